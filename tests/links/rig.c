@@ -1,4 +1,4 @@
-/* rig.c: nodes, connections, processes and patterns for the tests of transports. */
+/* rig.c: nodes, connections and processes for the tests of transports. */
 #include "rig.h"
 
 #include <dlfcn.h>
@@ -17,8 +17,23 @@ const weft_manifest *rig_manifest;
 const weft_component *rig_plugin;
 const weft_link_table *rig_table;
 char **rig_settings;
-static pthread_t tester; /* cmocka's own thread */
-static bool is_child;    /* made by child_start() */
+static host_component component; /* what check_conf() has to know of rig_plugin */
+static pthread_t tester;         /* cmocka's own thread */
+static bool is_child;            /* made by child_start() */
+static _Thread_local char why[1024];
+
+const char *rig_why(void)
+{
+    return why;
+}
+
+/* Unlike the checker's it keeps the last one, of whatever node, and why a connection waits. */
+static weft_status keep_why(void *ctx, weft_status code, const char *text)
+{
+    (void)ctx;
+    snprintf(why, sizeof why, "%s", text);
+    return code;
+}
 
 /* A transport whose hardware is missing says so. */
 static bool is_here(void)
@@ -28,7 +43,7 @@ static bool is_here(void)
     bool absent = node_open(&n) == WEFT_ABSENT;
     if (absent) {
         n.link = NULL;
-        printf("%s cannot be tested here: %s\n", rig_plugin->name, fake_why());
+        printf("%s cannot be tested here: %s\n", rig_plugin->name, rig_why());
     }
     node_close(&n);
     return !absent;
@@ -36,6 +51,7 @@ static bool is_here(void)
 
 int rig_main(int argc, char **argv)
 {
+    static const weft_option *const none[] = {NULL};
     if (argc < 2) {
         fprintf(stderr, "usage: %s PLUGIN.so [KEY=VALUE ...]\n", argv[0]);
         return 2;
@@ -55,9 +71,12 @@ int rig_main(int argc, char **argv)
     if (!rig_plugin)
         return 77; /* no transport of this kind */
     rig_table = rig_plugin->table;
-    tester = pthread_self();
+    component = (host_component){.name = rig_plugin->name,
+                                 .options = rig_plugin->options ? rig_plugin->options : none,
+                                 .own = rig_plugin};
     if (!is_here())
         return 77;
+    tester = pthread_self();
     return test_run(NULL, NULL);
 }
 
@@ -74,10 +93,7 @@ bool rig_alone(void)
 
 bool rig_has_option(const char *key)
 {
-    for (const weft_option *const *o = rig_plugin->options; o && *o; o++)
-        if (strcmp((*o)->key, key) == 0)
-            return true;
-    return false;
+    return check_option(&component, key);
 }
 
 bool rig_listens(void)
@@ -110,14 +126,14 @@ void rig_must_failed(const char *condition, const char *file, int line)
 {
     if (pthread_equal(pthread_self(), tester) && !is_child)
         _fail(file, line);
-    fprintf(stderr, "%s:%d: not true: %s (%s)\n", file, line, condition, fake_why());
+    fprintf(stderr, "%s:%d: not true: %s (%s)\n", file, line, condition, rig_why());
     _exit(3);
 }
 
-static void check(weft_status st, double until, const char *what)
+static void look(weft_status st, double until, const char *what)
 {
     if (st != WEFT_OK && st != WEFT_BUSY)
-        fprintf(stderr, "%s: status %d: %s\n", what, (int)st, fake_why());
+        fprintf(stderr, "%s: status %d: %s\n", what, (int)st, rig_why());
     must(st == WEFT_OK || st == WEFT_BUSY);
     if (rig_now() > until)
         fprintf(stderr, "%s: not finished in time\n", what);
@@ -131,27 +147,63 @@ void node_init(node *n, uint32_t rank, uint32_t ranks)
     n->ranks = ranks;
     n->key = 7;
     n->bind_addr = "127.0.0.1";
-    fake_host_init(n);
+    check_host_begin(&n->host, "the host of a node");
+    n->host.own.fail = keep_why;
+}
+
+/* The options of the node, behind those of the command line. */
+static void set_options(node *n)
+{
+    const char *set[CHECK_SETS];
+    char text[4][80];
+    uint32_t k = 0;
+    for (; rig_settings[k] && k < CHECK_SETS - 4; k++)
+        set[k] = rig_settings[k];
+    for (int i = 0; i < 4; i++)
+        if (n->options[i][0]) {
+            snprintf(text[i], sizeof text[i], "%s=%s", n->options[i][0], n->options[i][1]);
+            set[k++] = text[i];
+        }
+    check_options_set(set, k);
+    n->conf = check_conf(&n->host, &component);
+    check_options_set(NULL, 0);
+}
+
+static void open_module(node *n)
+{
+    check_host_tls(&n->host, n->key);
+    n->host.bare = n->no_tls;
+    set_options(n);
+    if (rig_manifest->open)
+        must(rig_manifest->open(&n->host.own, &n->module) == WEFT_OK);
 }
 
 weft_status node_open(node *n)
 {
+    open_module(n);
     weft_link_args args = {.struct_size = sizeof args,
                            .rank = n->rank,
                            .ranks = n->ranks,
                            .local_rank = n->rank,
                            .local_ranks = n->ranks,
-                           .conf = &n->conf,
+                           .conf = n->conf,
                            .bind_addr = n->bind_addr,
                            .job_id = "job-of-the-tests"};
-    if (rig_manifest->open)
-        must(rig_manifest->open(&n->host, &n->module) == WEFT_OK);
     weft_status st = rig_table->create(n->module, &args, &n->link);
     if (st == WEFT_OK) {
         n->address_bytes = sizeof n->address;
         st = rig_table->address(n->link, n->address, &n->address_bytes);
     }
     return st;
+}
+
+int32_t node_probe(node *n, const weft_link_group *group)
+{
+    int32_t score = -1;
+    open_module(n);
+    must(rig_table->probe(n->module, n->conf, group, &score) == WEFT_OK);
+    node_close(n);
+    return score;
 }
 
 void node_close(node *n)
@@ -161,6 +213,8 @@ void node_close(node *n)
         rig_manifest->close(n->module);
     n->link = NULL;
     n->module = NULL;
+    must(n->host.live == 0);
+    check_host_end(&n->host);
 }
 
 void nodes_up(node *n, uint32_t ranks)
@@ -179,7 +233,7 @@ weft_conn *node_connect(node *n, const node *peer, uint32_t channel)
                            &(weft_conn_args){sizeof(weft_conn_args), 0, peer->rank, channel,
                                              peer->address, peer->address_bytes},
                            &c);
-    check(st, rig_now() + 1, "connect");
+    look(st, rig_now() + 1, "connect");
     return c;
 }
 
@@ -188,7 +242,7 @@ void conn_ready(weft_conn *c)
     double until = rig_now() + rig_patience();
     weft_status st;
     while ((st = rig_table->ready(c)) != WEFT_OK)
-        check(st, until, "ready");
+        look(st, until, "ready");
 }
 
 pair pair_up(node *a, node *b, uint32_t channel)
@@ -197,8 +251,8 @@ pair pair_up(node *a, node *b, uint32_t channel)
     pair p = {.a = node_connect(a, b, channel)};
     p.b = a == b ? p.a : node_connect(b, a, channel);
     for (weft_status st = WEFT_BUSY, t = WEFT_BUSY; st != WEFT_OK || t != WEFT_OK;) {
-        check(st = rig_table->ready(p.a), until, "ready");
-        check(t = rig_table->ready(p.b), until, "ready");
+        look(st = rig_table->ready(p.a), until, "ready");
+        look(t = rig_table->ready(p.b), until, "ready");
     }
     return p;
 }
@@ -215,8 +269,8 @@ void pair_finish(pair p, const uint64_t want[4])
     double until = rig_now() + rig_patience();
     for (;;) {
         uint64_t got[4];
-        check(rig_table->progress(p.a, 0, &got[0], &got[1]), until, "progress");
-        check(rig_table->progress(p.b, 0, &got[2], &got[3]), until, "progress");
+        look(rig_table->progress(p.a, 0, &got[0], &got[1]), until, "progress");
+        look(rig_table->progress(p.b, 0, &got[2], &got[3]), until, "progress");
         bool done = true;
         for (int i = 0; i < 4; i++) {
             must(got[i] <= want[i]);
@@ -233,9 +287,9 @@ void conn_send(node *n, weft_conn *c, const void *from, uint64_t bytes)
     weft_status st;
     uint64_t sent, received;
     while ((st = rig_table->send(c, from, bytes, NULL, 0)) != WEFT_OK) {
-        check(st, until, "send");
-        check(rig_table->wait(n->link, 0, 10000, 0), until, "wait");
-        check(rig_table->progress(c, 0, &sent, &received), until, "progress");
+        look(st, until, "send");
+        look(rig_table->wait(n->link, 0, 10000, 0), until, "wait");
+        look(rig_table->progress(c, 0, &sent, &received), until, "progress");
     }
 }
 
@@ -245,9 +299,9 @@ void conn_recv(node *n, weft_conn *c, void *to, uint64_t bytes)
     weft_status st;
     uint64_t sent, received;
     while ((st = rig_table->recv(c, to, bytes, NULL, 0)) != WEFT_OK) {
-        check(st, until, "recv");
-        check(rig_table->wait(n->link, 0, 10000, 0), until, "wait");
-        check(rig_table->progress(c, 0, &sent, &received), until, "progress");
+        look(st, until, "recv");
+        look(rig_table->wait(n->link, 0, 10000, 0), until, "wait");
+        look(rig_table->progress(c, 0, &sent, &received), until, "progress");
     }
 }
 
@@ -256,10 +310,10 @@ void conn_finish(node *n, weft_conn *c, uint64_t sent, uint64_t received)
     double until = rig_now() + rig_patience();
     for (;;) {
         uint64_t s, r;
-        check(rig_table->progress(c, 0, &s, &r), until, "progress");
+        look(rig_table->progress(c, 0, &s, &r), until, "progress");
         if (s >= sent && r >= received)
             return;
-        check(rig_table->wait(n->link, 20, 1000000, 0), until, "wait");
+        look(rig_table->wait(n->link, 20, 1000000, 0), until, "wait");
     }
 }
 
@@ -333,30 +387,4 @@ void swap_address(node *mine, node *theirs, int fd)
     hear(fd, &theirs->rank, sizeof theirs->rank);
     hear(fd, &theirs->address_bytes, sizeof theirs->address_bytes);
     hear(fd, theirs->address, sizeof theirs->address);
-}
-
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 31) * 0x9e3779b97f4a7c15u;
-    return x ^ x >> 29;
-}
-
-void pattern_fill(void *to, uint64_t bytes, uint64_t seed)
-{
-    uint8_t *at = to;
-    for (uint64_t i = 0; i < bytes; i += 8) {
-        uint64_t v = mix(seed + i / 8);
-        memcpy(at + i, &v, bytes - i < 8 ? bytes - i : 8);
-    }
-}
-
-bool pattern_holds(const void *from, uint64_t bytes, uint64_t seed)
-{
-    const uint8_t *at = from;
-    for (uint64_t i = 0; i < bytes; i += 8) {
-        uint64_t v = mix(seed + i / 8);
-        if (memcmp(at + i, &v, bytes - i < 8 ? bytes - i : 8) != 0)
-            return false;
-    }
-    return true;
 }

@@ -1,7 +1,7 @@
-/* rig.h: what the tests of transports share. A `node` is one rank: a host of its own, the
- * plugin's module, a link. Several nodes may live in one process (driven by turns, or by a thread
- * each) or in processes of their own; the tests say which. Whoever waits longer than rig_patience()
- * fails.
+/* rig.h: what the tests of transports share. A `node` is one rank: a host of the checker's
+ * (sdk/check/harness), the plugin's module, a link. Several nodes may live in one process (driven
+ * by turns, or by a thread each) or in processes of their own; the tests say which. Whoever waits
+ * longer than rig_patience() fails.
  */
 #ifndef LINKS_RIG_H
 #define LINKS_RIG_H
@@ -10,16 +10,17 @@
 #include <stdbool.h>
 
 #include <test.h>
-#include <weft/host.h>
 #include <weft/link.h>
 
+#include "check/link/link.h"
+
 typedef struct node {
-    weft_host host;
-    weft_conf conf;
+    check_host host;
+    const weft_conf *conf; /* after node_open() */
     void *module;
     weft_link *link;
     uint32_t rank, ranks;
-    uint8_t key;               /* of the fake TLS */
+    uint64_t key;              /* of the TLS */
     bool no_tls;               /* the host has no table */
     const char *options[4][2]; /* key, value; other keys have their defaults */
     const char *bind_addr;
@@ -46,8 +47,9 @@ bool rig_listens(void); /* the transport opens a TCP port */
 /* nodes */
 void node_init(node *n, uint32_t rank, uint32_t ranks); /* no link yet: options may be set */
 weft_status node_open(node *n);                         /* module and link */
-void node_close(node *n);
-void nodes_up(node *n, uint32_t ranks); /* init and open all */
+void node_close(node *n); /* what the module was given has been given back */
+int32_t node_probe(node *n, const weft_link_group *group); /* the score; open() and close() */
+void nodes_up(node *n, uint32_t ranks);                    /* init and open all */
 weft_conn *node_connect(node *n, const node *peer, uint32_t channel);
 void conn_ready(weft_conn *c); /* waits, alone (the other end lives elsewhere) */
 pair pair_up(node *a, node *b, uint32_t channel);
@@ -77,12 +79,6 @@ void rig_must_failed(const char *condition, const char *file, int line);
 double rig_now(void);
 double rig_patience(void);
 uint64_t rig_share(uint64_t n); /* of n rounds; in the lab (tests/lab), which is slow, a quarter */
-void pattern_fill(void *to, uint64_t bytes, uint64_t seed);
-bool pattern_holds(const void *at, uint64_t bytes, uint64_t seed);
-const char *fake_why(void);   /* the last recorded failure of this thread */
-int64_t fake_allocated(void); /* blocks that are allocated now */
-const char *fake_text(const node *n, const char *key);
-void fake_host_init(node *n);
-const weft_host_tls *fake_tls(node *n);
+const char *rig_why(void);      /* the last recorded failure of this thread */
 
 #endif

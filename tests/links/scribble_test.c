@@ -125,7 +125,6 @@ TEST(test_scribbled_memory)
         skip();
     for (uint64_t seed = 0; seed < 200; seed++)
         one_life(seed * 77);
-    assert_int_equal(fake_allocated(), 0);
 }
 
 int main(int argc, char **argv)

@@ -1,4 +1,5 @@
-/* device_test.c: the run half of the cpu device beside ops: memory, copies, pinning. */
+/* device_test.c: what the cpu device promises beyond the checks of any device: memory, pinning,
+ * instruction sets. */
 #define _GNU_SOURCE
 #include "cases.h"
 #include <fcntl.h>
@@ -24,7 +25,7 @@ TEST(test_describe)
     assert_non_null(strstr(text, "thread"));
     assert_non_null(strstr(text, "kernels v"));
     int32_t score = 0;
-    assert_int_equal(b.t->probe(b.module, &b.conf, &score), WEFT_OK);
+    assert_int_equal(b.t->probe(b.module, b.conf, &score), WEFT_OK);
     assert_int_equal(score, 10);
     bench_close(&b);
 }
@@ -74,28 +75,9 @@ TEST(test_arena_too_big)
     int32_t fd = -1;
     open_auto(&b);
     assert_int_equal(b.t->arena(b.d, (uint64_t)1 << 50, 0, &base, &fd), WEFT_NO_MEMORY);
-    assert_non_null(strstr(b.said, "GiB"));
+    assert_non_null(strstr(b.host.why, "GiB"));
     assert_int_equal(b.t->arena(b.d, UINT64_MAX, 1, &base, &fd), WEFT_NO_MEMORY);
     assert_null(base);
-    bench_close(&b);
-}
-
-TEST(test_copies)
-{
-    struct bench b;
-    weft_event *e = NULL;
-    void *host = NULL;
-    char text[16] = "weft";
-    open_auto(&b);
-    assert_int_equal(b.t->host_memory(b.d, sizeof text, &host), WEFT_OK);
-    assert_int_equal(b.t->event(b.d, &e), WEFT_OK);
-    assert_int_equal(b.t->copy(b.d, b.s, host, text, sizeof text, 0), WEFT_OK);
-    assert_int_equal(b.t->record(e, b.s, 0), WEFT_OK);
-    assert_int_equal(b.t->stream_wait(b.s, e, 0), WEFT_OK);
-    assert_int_equal(b.t->event_query(e, 0), WEFT_OK);
-    assert_string_equal(host, "weft");
-    assert_int_equal(b.t->fill(b.d, b.s, host, 'x', 4, 0), WEFT_OK);
-    assert_string_equal(host, "xxxx");
     bench_close(&b);
 }
 
@@ -161,7 +143,7 @@ static void refuses_absent_isa(struct bench *b)
 {
     if (!__builtin_cpu_supports("avx512f")) {
         assert_int_equal(bench_open(b, "v4", 1), WEFT_ABSENT);
-        assert_non_null(strstr(b->said, "isa = auto"));
+        assert_non_null(strstr(b->host.why, "isa = auto"));
     }
 }
 #else

@@ -53,7 +53,7 @@ static void make(check_call *c, const describe_doc_call *d, uint32_t ct)
             c->attrs[i].i = 4;
 }
 
-typedef void (*check)(struct bench *b, const describe_doc_call *d, check_call *c);
+typedef void (*question)(struct bench *b, const describe_doc_call *d, check_call *c);
 
 /* `f` for every op, form, and compute type. Ops that give other axes are copies to a
  * device. */
@@ -73,8 +73,8 @@ static weft_status query(struct bench *b, const check_call *c)
 {
     const weft_opspec spec = check_call_spec(c);
     weft_requirements need = {.struct_size = sizeof need};
-    b->said[0] = 0;
-    return b->t->query(b->module, &b->conf, &spec, &need);
+    check_host_clear(&b->host);
+    return b->t->query(b->module, b->conf, &spec, &need);
 }
 
 /* Nor for these operands of ops that it has, which it says. */
@@ -85,11 +85,11 @@ static bool refuses_operand(struct bench *b, const describe_doc_call *d, const c
     if (bench_is_cpu() || (strcmp(last, "reach") && !at))
         return false;
     assert_int_equal(query(b, c), at ? WEFT_USAGE : WEFT_UNSUPPORTED);
-    assert_non_null(strstr(b->said, at ? "2 inputs" : "`reach`"));
+    assert_non_null(strstr(b->host.why, at ? "2 inputs" : "`reach`"));
     return true;
 }
 
-static void for_all(check f)
+static void for_all(question f)
 {
     static describe_doc doc;
     struct bench b;
@@ -119,11 +119,11 @@ static void has_a_kernel(struct bench *b, const describe_doc_call *d, check_call
 {
     const bool accumulates = d->doc->op->flags & WEFT_OP_ACCUMULATES;
     if (query(b, c) != WEFT_OK)
-        fail_msg("%s, operands %s: %s", c->id, d->doc->text.operands, b->said);
+        fail_msg("%s, operands %s: %s", c->id, d->doc->text.operands, b->host.why);
     c->flags = WEFT_SPEC_ACCUMULATE;
     if ((query(b, c) == WEFT_OK) != accumulates)
         fail_msg("%s: its flags say that its kernels %s; the device: %s", c->id,
-                 accumulates ? "accumulate" : "do not accumulate", b->said);
+                 accumulates ? "accumulate" : "do not accumulate", b->host.why);
 }
 
 TEST(documented_operands_have_kernels)

@@ -225,7 +225,7 @@ static void random_operands(check_call *c, int64_t n)
     }
 }
 
-static void check_random(struct bench *b, int64_t n)
+static void random_one(struct bench *b, int64_t n)
 {
     weft_ew_step steps[MAX_STEPS];
     uint16_t out[WEFT_MAX_OPERANDS];
@@ -265,7 +265,7 @@ TEST(test_random_programs)
         struct bench b;
         assert_int_equal(bench_open(&b, *isa, 2), WEFT_OK);
         for (int k = 0; k < 300; k++)
-            check_random(&b, k % 3 == 0 ? 1 : k % 3 == 1 ? 1 + pick(700) : 9000 + pick(700));
+            random_one(&b, k % 3 == 0 ? 1 : k % 3 == 1 ? 1 + pick(700) : 9000 + pick(700));
         bench_close(&b);
     }
 }

@@ -1,4 +1,4 @@
-/* harness.c: host table, loading, conversions, and running one call. */
+/* harness.c: loading, conversions, and running one call. */
 #include "harness.h"
 
 #include <dlfcn.h>
@@ -9,86 +9,6 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
-
-/* --- host --- */
-
-static void *host_alloc(void *ctx, uint64_t bytes, uint64_t align)
-{
-    void *p = NULL;
-    (void)ctx;
-    if (posix_memalign(&p, align < 16 ? 16 : align, bytes) != 0)
-        return NULL;
-    return memset(p, 0, bytes);
-}
-
-static void host_free(void *ctx, void *p)
-{
-    (void)ctx;
-    free(p);
-}
-
-static int32_t host_log_enabled(void *ctx, int32_t level)
-{
-    (void)ctx;
-    return level <= WEFT_LOG_WARN;
-}
-
-static void host_log(void *ctx, int32_t level, const char *text)
-{
-    (void)ctx;
-    (void)level;
-    fprintf(stderr, "%s\n", text);
-}
-
-static weft_status host_fail(void *ctx, weft_status code, const char *text)
-{
-    struct bench *b = ctx;
-    snprintf(b->said, sizeof b->said, "%s", text);
-    return code;
-}
-
-static const void *host_iface(void *ctx, const char *id)
-{
-    (void)ctx;
-    (void)id;
-    return NULL;
-}
-
-/* What WEFT_OPS_CONF says about a key: its value into `out`, or false. */
-static int asked(const char *key, char *out, size_t cap)
-{
-    const char *conf = getenv("WEFT_OPS_CONF");
-    const size_t n = strlen(key);
-    for (const char *p = conf; p && *p != 0; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
-        if (strncmp(p, key, n) == 0 && p[n] == '=') {
-            snprintf(out, cap, "%.*s", (int)strcspn(p + n + 1, ","), p + n + 1);
-            return 1;
-        }
-    return 0;
-}
-
-static const char *conf_text(void *ctx, const char *key)
-{
-    static char value[1024];
-    struct bench *b = ctx;
-    if (asked(key, value, sizeof value))
-        return value;
-    if (strcmp(key, "isa") == 0)
-        return b->isa;
-    if (strcmp(key, "threads") == 0)
-        return b->threads;
-    for (const weft_option *const *o = b->options; *o; o++)
-        if (strcmp((*o)->key, key) == 0)
-            return (*o)->dflt;
-    fail_msg("the device asks for the key %s, which it has not declared", key);
-    return NULL;
-}
-
-static int64_t conf_integer(void *ctx, const char *key)
-{
-    const char *v = conf_text(ctx, key);
-    return strcmp(v, "on") == 0 ? 1 : strtoll(v, NULL, 10);
-}
 
 int bench_is_cpu(void)
 {
@@ -110,11 +30,35 @@ static const weft_manifest *load(void)
     return m;
 }
 
+/* The options of a component: instruction set and threads of the caller, others of WEFT_OPS_CONF.
+ */
+static void set_options(struct bench *b, const weft_component *of, const char *isa, int threads)
+{
+    static host_component component;
+    const char *conf = getenv("WEFT_OPS_CONF"), *set[CHECK_SETS];
+    char words[1024];
+    uint32_t n = 0;
+    snprintf(words, sizeof words, "%s", conf ? conf : "");
+    for (char *at = strtok(words, ","); at && n < CHECK_SETS; at = strtok(NULL, ","))
+        set[n++] = at;
+    snprintf(b->isa, sizeof b->isa, "%s", isa);
+    snprintf(b->threads, sizeof b->threads, "%d", threads);
+    component = (host_component){.name = of->name, .options = of->options, .own = of};
+    b->host.set_of = &component;
+    b->host.set_key = "isa";
+    b->host.set_value = b->isa;
+    b->host.also_key = threads ? "threads" : NULL;
+    b->host.also_value = b->threads;
+    check_options_set(set, n);
+    b->conf = check_conf(&b->host, &component);
+    check_options_set(NULL, 0);
+}
+
 enum { ARENA = 256 << 20 };
 
 static weft_status open_device(struct bench *b)
 {
-    const weft_device_args args = {sizeof args, 0, 0, 1, &b->conf, NULL};
+    const weft_device_args args = {sizeof args, 0, 0, 1, b->conf, NULL};
     void *base = NULL;
     int32_t fd;
     weft_status st = b->t->open(b->module, &args, &b->d);
@@ -131,21 +75,17 @@ static weft_status open_device(struct bench *b)
 weft_status bench_open(struct bench *b, const char *isa, int threads)
 {
     memset(b, 0, sizeof *b);
-    b->host = (weft_host){sizeof b->host, WEFT_ABI_MAJOR,   WEFT_ABI_MINOR, b,         host_alloc,
-                          host_free,      host_log_enabled, host_log,       host_fail, host_iface};
-    b->conf = (weft_conf){
-        .struct_size = sizeof b->conf, .ctx = b, .text = conf_text, .integer = conf_integer};
-    snprintf(b->isa, sizeof b->isa, "%s", isa);
-    snprintf(b->threads, sizeof b->threads, "%d", threads);
+    check_host_begin(&b->host, "the host of a test");
     const weft_manifest *m = load();
     b->t = m->components[0]->table;
-    b->options = m->components[0]->options;
     b->close = m->close;
-    assert_int_equal(m->open(&b->host, &b->module), WEFT_OK);
+    set_options(b, m->components[0], isa, threads);
+    assert_int_equal(m->open(&b->host.own, &b->module), WEFT_OK);
     weft_status st = open_device(b);
     if (st != WEFT_OK) {
         b->t->close(b->d);
         m->close(b->module);
+        check_host_end(&b->host);
     }
     return st;
 }
@@ -154,6 +94,9 @@ void bench_close(struct bench *b)
 {
     b->t->close(b->d);
     b->close(b->module);
+    assert_int_equal(b->host.live, 0);
+    assert_string_equal(b->host.misuse[CHECK_MISUSE_KEY], "");
+    check_host_end(&b->host);
 }
 
 void bench_finish(struct bench *b)
@@ -162,7 +105,7 @@ void bench_finish(struct bench *b)
     while (st == WEFT_OK && (st = b->t->event_query(b->e, 0)) == WEFT_BUSY)
         ;
     if (st != WEFT_OK)
-        fail_msg("%s", b->said);
+        fail_msg("%s", b->host.why);
 }
 
 #if defined(__x86_64__)
@@ -233,7 +176,7 @@ static char *guarded(uint64_t bytes)
     return p + GUARD;
 }
 
-static void check_guard(const check_call *c, const char *p, uint64_t bytes)
+static void look_around(const check_call *c, const char *p, uint64_t bytes)
 {
     for (uint64_t i = 0; i < GUARD; i++)
         if (((const unsigned char *)p)[bytes + i] != POISON ||
@@ -297,7 +240,7 @@ static void run_there(struct bench *b, const check_call *c, weft_prepared *p, ch
     assert_true(s.used + workspace + GUARD <= ARENA);
     assert_int_equal(b->t->fill(b->d, b->s, ws, POISON, workspace + GUARD, 0), WEFT_OK);
     if (b->t->run(p, b->s, (const void *const *)at_in, (void *const *)at_out, ws, 0) != WEFT_OK)
-        fail_msg("%s: %s", c->id, b->said);
+        fail_msg("%s: %s", c->id, b->host.why);
     for (uint32_t k = 0; k < c->nout; k++)
         if (out[k])
             assert_int_equal(b->t->copy(b->d, b->s, out[k] - GUARD, at_out[k] - GUARD,
@@ -347,9 +290,10 @@ static weft_prepared *make_ready(struct bench *b, const check_call *c, uint64_t 
     const weft_opspec spec = check_call_spec(c);
     weft_requirements need = {.struct_size = sizeof need};
     weft_prepared *p = NULL;
-    if (b->t->query(b->module, &b->conf, &spec, &need) != WEFT_OK ||
+    check_host_clear(&b->host);
+    if (b->t->query(b->module, b->conf, &spec, &need) != WEFT_OK ||
         b->t->prepare(b->d, &spec, &p) != WEFT_OK)
-        fail_msg("%s: %s", c->id, b->said);
+        fail_msg("%s: %s", c->id, b->host.why);
     *workspace = need.workspace;
     return p;
 }
@@ -372,7 +316,7 @@ void device_run(struct bench *b, const check_call *c, void **got)
         got[k] = NULL;
         if (!out[k])
             continue;
-        check_guard(c, out[k], bytes);
+        look_around(c, out[k], bytes);
         got[k] = malloc(bytes);
         memcpy(got[k], out[k], bytes);
         if (!c->over[k])

@@ -1,6 +1,7 @@
-/* harness.h: a device as a test sees it: loaded by its path, with a small host table. It is the cpu
- * device, or the one whose file the environment variable WEFT_OPS_DEVICE names; WEFT_OPS_CONF gives
- * keys of it other values than their defaults: "KEY=VALUE,KEY=VALUE". */
+/* harness.h: a device as a test sees it: loaded by its path, with a host of the checker's
+ * (sdk/check/harness). It is the cpu device, or the one whose file the environment variable
+ * WEFT_OPS_DEVICE names; WEFT_OPS_CONF gives keys of it other values than their defaults:
+ * "KEY=VALUE,KEY=VALUE". */
 #ifndef OPS_HARNESS_H
 #define OPS_HARNESS_H
 
@@ -11,23 +12,22 @@
 
 #include <cmocka.h>
 
+#include "check/harness/harness.h"
 #include "check/reference/reference.h"
 
 /* A device opened with these options. */
 struct bench {
     const weft_device_table *t;
-    weft_host host;
-    weft_conf conf;
+    check_host host; /* its `why` is what the device has said first */
+    const weft_conf *conf;
     void *module;
     void (*close)(void *module);
     weft_device *d;
     weft_stream *s;
     weft_event *e;
-    const weft_option *const *options;
     char threads[16], isa[8];
     char *arena;              /* where operands lie, of a device whose memory is not the host's */
     const check_call *beside; /* made ready behind each call that is run; NULL: none */
-    char said[1024];          /* the last failure's sentence */
 };
 
 /* WEFT_OK, or what open() said. */

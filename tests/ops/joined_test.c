@@ -66,7 +66,7 @@ static weft_status need(struct bench *b, const check_call *c)
 {
     const weft_opspec spec = check_call_spec(c);
     weft_requirements out = {.struct_size = sizeof out};
-    return b->t->query(b->module, &b->conf, &spec, &out);
+    return b->t->query(b->module, b->conf, &spec, &out);
 }
 
 /* What lies between a product and a residual is not written, so nobody may want to read it; and a
@@ -104,7 +104,7 @@ TEST(test_the_key)
     assert_int_equal(bench_open(&b, "auto", 1), WEFT_OK);
     make_call(&c, "linear+gelu", &products[5], WEFT_BF16, WEFT_BF16);
     assert_int_equal(need(&b, &c), WEFT_UNSUPPORTED);
-    assert_non_null(strstr(b.said, "device.joined is off"));
+    assert_non_null(strstr(b.host.why, "device.joined is off"));
     check_call_end(&c);
     bench_close(&b);
     setenv("WEFT_OPS_CONF", off + strlen("joined=off,"), 1);

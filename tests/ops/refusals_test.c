@@ -13,10 +13,10 @@ static void refused(struct bench *b, const check_call *c, weft_status want, cons
     const weft_opspec spec = check_call_spec(c);
     weft_requirements need = {.struct_size = sizeof need};
     weft_prepared *p = NULL;
-    b->said[0] = 0;
-    assert_int_equal(b->t->query(b->module, &b->conf, &spec, &need), want);
-    if (!strstr(b->said, words))
-        fail_msg("%s: expected '%s' in: %s", c->id, words, b->said);
+    check_host_clear(&b->host);
+    assert_int_equal(b->t->query(b->module, b->conf, &spec, &need), want);
+    if (!strstr(b->host.why, words))
+        fail_msg("%s: expected '%s' in: %s", c->id, words, b->host.why);
     assert_int_equal(b->t->prepare(b->d, &spec, &p), want);
     assert_null(p);
 }

@@ -85,7 +85,7 @@ struct pair {
     const char *isa;
 };
 
-static void check(struct pair *p, const struct setting *s, const struct sizes *n)
+static void ask(struct pair *p, const struct setting *s, const struct sizes *n)
 {
     void *first[WEFT_MAX_OPERANDS], *again[WEFT_MAX_OPERANDS], *two[WEFT_MAX_OPERANDS];
     check_call c;
@@ -122,10 +122,10 @@ static void check_types(struct pair *p, const char *id, const struct sizes *n, i
                 if (b != 0 && (!grads || (b != a && !flat)))
                     continue;
                 struct setting s = {id, types[a], types[b], add ? WEFT_SPEC_ACCUMULATE : 0};
-                check(p, &s, n);
+                ask(p, &s, n);
                 if (may_differ(&s)) {
                     s.flags |= WEFT_SPEC_DETERMINISTIC;
-                    check(p, &s, n);
+                    ask(p, &s, n);
                 }
             }
 }

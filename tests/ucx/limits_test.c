@@ -23,22 +23,18 @@ static int probing(int fd, uint32_t rank, void *arg)
     const limited *x = arg;
     const struct rlimit limit = {x->most, x->most};
     const weft_link_group group = {sizeof group, 0, true, WEFT_DEV_HOST_MEMORY, NULL};
-    void *module = NULL;
-    int32_t score = -1;
     node n;
     (void)fd, (void)rank;
     node_init(&n, 0, 2);
     if (geteuid() == 0 && setuid(NOBODY + (uid_t)(getpid() % 1000)) != 0)
         return 77;
     must(x->what < 0 || setrlimit((__rlimit_resource_t)x->what, &limit) == 0);
-    must(rig_manifest->open(&n.host, &module) == WEFT_OK);
-    must(rig_table->probe(module, &n.conf, &group, &score) == WEFT_OK);
-    rig_manifest->close(module);
+    const int32_t score = node_probe(&n, &group);
     if (!x->said)
         return score > 0 ? 0 : 1;
-    if (score == 0 && strstr(fake_why(), x->said))
+    if (score == 0 && strstr(rig_why(), x->said))
         return 0;
-    fprintf(stderr, "score %d: %s\n", score, fake_why());
+    fprintf(stderr, "score %d: %s\n", score, rig_why());
     return 2;
 }
 

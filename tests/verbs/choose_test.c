@@ -65,16 +65,15 @@ static void refused(const option *o, const char *address, weft_status code, cons
     set(&n, 0, o, address);
     weft_status st = node_open(&n);
     if (st != code)
-        fprintf(stderr, "status %d: %s\n", (int)st, fake_why());
+        fprintf(stderr, "status %d: %s\n", (int)st, rig_why());
     assert_int_equal(st, code);
     for (int i = 0; say[i]; i++)
-        if (!strstr(fake_why(), say[i])) {
-            fprintf(stderr, "'%s' is not in: %s\n", say[i], fake_why());
+        if (!strstr(rig_why(), say[i])) {
+            fprintf(stderr, "'%s' is not in: %s\n", say[i], rig_why());
             assert_true(false);
         }
     n.link = NULL;
     node_close(&n);
-    assert_int_equal(fake_allocated(), 0);
     assert_int_equal(double_objects(), 0);
 }
 
@@ -168,7 +167,7 @@ TEST(test_list_of_devices)
         pair p = pair_up(&n[0], &n[1], c);
         (void)double_joined(&count, &on);
         seen[c] = on;
-        pattern_fill(out, sizeof out, c);
+        check_pattern(out, sizeof out, c);
         uint64_t requests = double_requests(IBV_WR_RDMA_WRITE_WITH_IMM);
         assert_int_equal(rig_table->send(p.a, out, sizeof out, r[0], 0), WEFT_OK);
         assert_int_equal(rig_table->recv(p.b, in, sizeof in, r[1], 0), WEFT_OK);
@@ -214,7 +213,7 @@ static bool far_address(char *out, socklen_t room)
 TEST(test_refusals)
 {
     double_device two[] = {device("a0", "127.0.0.5"), device("b0", "127.0.0.6")};
-    char host[64] = "";
+    char far[64] = "";
     double_devices(two, 2);
 #define REFUSED(code, key, value, ...)                                                             \
     refused((option[]){{key, value}, {NULL, NULL}}, "127.0.0.1", code,                             \
@@ -239,27 +238,22 @@ TEST(test_refusals)
     REFUSED(WEFT_ABSENT, "devices", "auto", "no RDMA device");
     two[0] = device("a0", "10.0.0.5");
     double_devices(two, 1);
-    if (far_address(host, sizeof host))
-        refused(NULL, host, WEFT_ABSENT,
-                (const char *[]){host, "a0 port 1", "6: 10.0.0.5 RoCE v2", "devices", NULL});
+    if (far_address(far, sizeof far))
+        refused(NULL, far, WEFT_ABSENT,
+                (const char *[]){far, "a0 port 1", "6: 10.0.0.5 RoCE v2", "devices", NULL});
 }
 
 static int32_t probed_at(const char *address, const option *o, bool same_machine, uint32_t caps)
 {
     node n;
-    void *module = NULL;
-    int32_t score = -1;
-    weft_link_group group = {sizeof group, 0, same_machine, caps, address};
+    const weft_link_group group = {sizeof group, 0, same_machine, caps, address};
     node_init(&n, 0, 2);
     for (int i = 0; o && o[i].key; i++) {
         n.options[i][0] = o[i].key;
         n.options[i][1] = o[i].value;
     }
-    assert_int_equal(rig_manifest->open(&n.host, &module), WEFT_OK);
-    assert_int_equal(rig_table->probe(module, &n.conf, &group, &score), WEFT_OK);
-    rig_manifest->close(module);
+    const int32_t score = node_probe(&n, &group);
     assert_int_equal(double_objects(), 0);
-    assert_int_equal(fake_allocated(), 0);
     return score;
 }
 
@@ -276,8 +270,8 @@ TEST(test_probe_asks_for_the_address)
     double_devices(&one, 1);
     assert_int_equal(probed_at("10.0.0.5", NULL, false, WEFT_DEV_HOST_MEMORY), 80);
     assert_int_equal(probed_at("10.1.0.5", NULL, false, WEFT_DEV_HOST_MEMORY), 0);
-    assert_non_null(strstr(fake_why(), "10.1.0.5"));
-    assert_non_null(strstr(fake_why(), "a0 port 1"));
+    assert_non_null(strstr(rig_why(), "10.1.0.5"));
+    assert_non_null(strstr(rig_why(), "a0 port 1"));
     assert_int_equal(probed_at("10.1.0.5", named, false, WEFT_DEV_HOST_MEMORY), 80);
     assert_int_equal(probed_at("127.0.0.1", NULL, true, WEFT_DEV_HOST_MEMORY), 40);
     one.infiniband = 1; /* has no IP address */
@@ -292,13 +286,13 @@ TEST(test_probe)
     assert_int_equal(probed(NULL, false, WEFT_DEV_HOST_MEMORY), 80);
     assert_int_equal(probed(NULL, true, WEFT_DEV_HOST_MEMORY), 40);
     assert_int_equal(probed(NULL, false, 0), 0);
-    assert_non_null(strstr(fake_why(), "memory"));
+    assert_non_null(strstr(rig_why(), "memory"));
     assert_int_equal(
         probed((option[]){{"devices", "x9"}, {NULL, NULL}}, false, WEFT_DEV_HOST_MEMORY), 0);
-    assert_non_null(strstr(fake_why(), "double0"));
+    assert_non_null(strstr(rig_why(), "double0"));
     double_devices(NULL, 0);
     assert_int_equal(probed(NULL, false, WEFT_DEV_HOST_MEMORY), 0);
-    assert_non_null(strstr(fake_why(), "no RDMA device"));
+    assert_non_null(strstr(rig_why(), "no RDMA device"));
     double_reset();
 }
 
@@ -310,11 +304,11 @@ TEST(test_probe_of_a_gpu)
     double_dmabuf(1);
     assert_int_equal(probed(NULL, false, exports), 80);
     assert_int_equal(probed(NULL, false, gpu), 0);
-    assert_non_null(strstr(fake_why(), "the GPU's driver does not export"));
+    assert_non_null(strstr(rig_why(), "the GPU's driver does not export"));
     double_dmabuf(0);
     assert_int_equal(probed(NULL, false, exports), 0);
-    assert_non_null(strstr(fake_why(), "double0 port 1"));
-    assert_non_null(strstr(fake_why(), "its driver does not support"));
+    assert_non_null(strstr(rig_why(), "double0 port 1"));
+    assert_non_null(strstr(rig_why(), "its driver does not support"));
     assert_int_equal(probed(NULL, false, exports | WEFT_DEV_HOST_MEMORY), 80); /* staged */
     double_reset();
 }
@@ -327,7 +321,7 @@ static int poor_child(int fd, uint32_t rank, void *arg)
     if (setrlimit(RLIMIT_MEMLOCK, &little) != 0 || (geteuid() == 0 && setuid(65534) != 0))
         return 1;
     int32_t score = probed(NULL, false, WEFT_DEV_HOST_MEMORY);
-    bool said = strstr(fake_why(), "64 KiB") && strstr(fake_why(), "ulimit -l");
+    bool said = strstr(rig_why(), "64 KiB") && strstr(rig_why(), "ulimit -l");
     return score == 0 && said ? 0 : 2;
 }
 

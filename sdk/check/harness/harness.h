@@ -73,6 +73,7 @@ typedef struct check_host {
     char log[CHECK_LINES][CHECK_LINE];      /* lines, cut */
     uint32_t lines;
     VEC(config *) configs;
+    VEC(void *) confs; /* of check_conf() */
     const host_component
         *set_of; /* whose option `set_key` has the value `set_value` in check_conf() */
     const char *set_key, *set_value;

@@ -170,6 +170,9 @@ void check_host_end(check_host *h)
     for (uint32_t i = 0; i < h->configs.n; i++)
         config_destroy(h->configs.at[i]);
     free(h->configs.at);
+    for (uint32_t i = 0; i < h->confs.n; i++)
+        free(h->confs.at[i]);
+    free(h->confs.at);
     pthread_mutex_destroy(&h->lock);
 }
 
@@ -331,7 +334,10 @@ const weft_conf *check_conf(check_host *h, const host_component *c)
         st = config_check_section(cfg, "check");
     if (st != WEFT_OK)
         check_fail("the defaults of '%s' are refused: %s", c->name, err_text());
-    asked *a = mem_alloc(sizeof *a); /* as long as the process */
+    asked *a = mem_alloc(sizeof *a);
+    pthread_mutex_lock(&h->lock);
+    *vec_push(&h->confs) = a;
+    pthread_mutex_unlock(&h->lock);
     a->h = h;
     a->c = c;
     a->real = config_conf(cfg, "check", c->own);

@@ -8,13 +8,14 @@
 static double wavelength(const check_call *c, double i, double d)
 {
     const double theta = attr_f(c, "theta") > 0 ? attr_f(c, "theta") : 1e4;
+    const double factor = attr_f(c, "factor") > 0 ? attr_f(c, "factor") : 1;
     const double wave = 2 * acos(-1.0) * pow(theta, 2 * i / d);
     const double low = attr_f(c, "low"), high = attr_f(c, "high"),
                  turns = (double)attr_i(c, "original") / wave;
-    if (turns < low || turns > high)
-        return turns < low ? wave * attr_f(c, "factor") : wave;
+    if (turns <= low || turns > high)
+        return turns <= low ? wave * factor : wave;
     const double smooth = (turns - low) / (high - low);
-    return 1 / ((1 - smooth) / (wave * attr_f(c, "factor")) + smooth / wave);
+    return 1 / ((1 - smooth) / (wave * factor) + smooth / wave);
 }
 
 /* Elements i and i + half of a head as one complex number, times exp(i angle). */

@@ -243,7 +243,7 @@ static double gathered(const values *v, weft_tensor t, int64_t at)
         }
         if (!begins || !here)
             continue;
-        if (any && fabs(sum - value) > 1e-12 * (1 + fabs(value)))
+        if (any && !(fabs(sum - value) <= 1e-12 * (1 + fabs(value))))
             fail_msg("ranks differ in %s", graph_tensor_at(g, t)->name);
         value = sum;
         any = true;
@@ -328,7 +328,7 @@ static void compare(make *build, const graph_mesh *m, uint32_t kind, uint32_t ti
     }
     run(&v);
     const double want = e.value[alone.loss][0], got = gathered(&v, many.loss, 0);
-    if (fabs(got - want) > 1e-12 * fabs(want))
+    if (!(fabs(got - want) <= 1e-12 * fabs(want)))
         fail_msg("loss %.15g, alone %.15g", got, want);
     for (weft_tensor t = 1; t <= alone.g.tensors.n; t++) {
         const graph_tensor *x = graph_tensor_at(&alone.g, t);
@@ -338,7 +338,7 @@ static void compare(make *build, const graph_mesh *m, uint32_t kind, uint32_t ti
         assert_int_not_equal(d, 0);
         for (int64_t k = 0; k < eval_elements(&x->shape); k++) {
             const double by = slope(&e, &alone, t, k), is = gathered(&v, d, k);
-            if (fabs(is - by) > 1e-7 * (1 + fabs(by)))
+            if (!(fabs(is - by) <= 1e-7 * (1 + fabs(by))))
                 fail_msg("gradient of %s, element %lld: %.9g, by differences %.9g", x->name,
                          (long long)k, is, by);
         }

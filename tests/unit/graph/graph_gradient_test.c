@@ -24,7 +24,7 @@ static const graph_mesh alone = {0};
 
 static void compare(const char *what, int64_t k, double got, double want)
 {
-    if (fabs(got - want) > 1e-6 * (1 + fabs(want)))
+    if (!(fabs(got - want) <= 1e-6 * (1 + fabs(want))))
         fail_msg("gradient of %s, element %lld: %.9g, by differences %.9g", what, (long long)k, got,
                  want);
 }
@@ -333,6 +333,31 @@ static weft_tensor products(const weft_builder *b)
     return sum_up(b, apply(b, "bmm", (weft_attr){0}, x, w), apply(b, "mul", (weft_attr){0}, y, y));
 }
 
+/* Of a model every token attends to what is before it alone. */
+static weft_tensor both_ways(const weft_builder *b)
+{
+    const weft_shape qkv = {.rank = 4,
+                            .axes = {{"tokens", 8}, {"three", 3}, {"heads", 2}, {"dim", 3}}};
+    const weft_shape like = {.rank = 3, .axes = {qkv.axes[0], qkv.axes[2], qkv.axes[3]}};
+    const weft_attr attrs[] = {WEFT_ATTR_INT("sequence", 4), WEFT_ATTR_INT("causal", 0)};
+    weft_tensor x = one_param(b, "x", qkv), y[2];
+    assert_int_equal(b->op(b->ctx, "attention", attrs, 2, &x, 1, 0, y, 2), WEFT_OK);
+    return sum_up(b, y[0], one_param(b, "w", like));
+}
+
+/* ... and every column of the logits counts. */
+static weft_tensor padded(const weft_builder *b)
+{
+    const weft_shape logits = {.rank = 2, .axes = {{"tokens", 3}, {"vocab", 13}}};
+    const weft_shape tokens = {.dtype = WEFT_I32, .rank = 1, .axes = {{"tokens", 3}}};
+    const weft_attr attrs[] = {WEFT_ATTR_INT("valid", 11), WEFT_ATTR_REAL("weight", 0.25)};
+    weft_tensor in[3] = {one_param(b, "x", logits)}, out[2];
+    in[1] = graph_add(b->ctx, "targets", WEFT_T_INPUT, &tokens);
+    assert_int_equal(b->constant(b->ctx, 1, 0, &in[2]), WEFT_OK);
+    assert_int_equal(b->op(b->ctx, "softmax_xent", attrs, 2, in, 3, 0, out, 2), WEFT_OK);
+    return out[1];
+}
+
 static void small_graph(weft_tensor (*build)(const weft_builder *b), int64_t least)
 {
     graph g;
@@ -356,6 +381,8 @@ TEST(other_ops)
     small_graph(sums, 60 + 20 + 15 + 12);
     small_graph(maxima, 60 + 15);
     small_graph(broadcasts, 60 + 15);
+    small_graph(both_ways, 144 + 48);
+    small_graph(padded, 39);
 }
 
 /* What has no gradient says so instead of training on a wrong one. */

@@ -334,7 +334,7 @@ static void check_parts(bench *w, const weft_place *in, const weft_place *out)
     }
     for (uint32_t i = 0; i < w->call.nout; i++)
         for (int64_t k = 0; k < eval_elements(&w->os[i]); k++)
-            if (fabs(sum[i][k] - w->y[i][k]) > 1e-9 * (1 + fabs(w->y[i][k])))
+            if (!(fabs(sum[i][k] - w->y[i][k]) <= 1e-9 * (1 + fabs(w->y[i][k]))))
                 fail_msg("%s, output %u, element %lld: %g in parts, %g whole", e->id, i,
                          (long long)k, sum[i][k], w->y[i][k]);
 }

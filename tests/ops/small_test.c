@@ -1,5 +1,6 @@
 /* small_test.c: every op once or twice at a small odd size, for tools that make each memory access
- * a thousand times slower (compute-sanitizer). */
+ * many times slower: the address sanitizer, which ops_test.c takes too long for, and
+ * compute-sanitizer. */
 #include "sweep.h"
 #include <test.h>
 
@@ -33,8 +34,28 @@ TEST(test_all)
               "attention", "attention.dx", "softmax_xent", "softmax_xent.loss", "interchange");
     CHECK_ALL(sizes, 1, "embedding.dw", "layernorm.dw", "rmsnorm.dw", "linear.dw", "colsum",
               "accumulate", "sumsq");
+    if (bench_is_cpu())
+        return;
     CHECK_ALL(sizes, 0, "linear+gelu", "linear+bias_residual", "linear.dx+gelu.dx");
     CHECK_ALL(sizes, 1, "linear.dw+colsum", "colsum+linear.dw");
+}
+
+/* Attention to what comes later, too. */
+static const struct sizes both_ways[] = {
+    {.tokens = 9, .heads = 6, .dim = 4, .sequence = 9},
+    {.tokens = 9, .heads = 6, .kv_heads = 2, .dim = 17, .sequence = 9}};
+
+TEST(test_of_the_cpu)
+{
+    if (!bench_is_cpu())
+        skip();
+    CHECK_ALL(sizes, 0, "max_axis", "broadcast", "repeat", "bmm", "bmm.dx");
+    CHECK_ALL(sizes, 1, "sum_axis", "bmm.dw");
+}
+
+TEST(test_both_ways)
+{
+    CHECK_ALL(both_ways, 0, "attention", "attention.dx");
 }
 
 static const struct sizes parts[] = {{.tokens = 9, .vocab = 300, .first = 300, .valid = 500}};
