@@ -148,6 +148,32 @@ static char *run(struct bench *b, const check_call *c, uint64_t *bytes)
     return all;
 }
 
+/* What the reference gives; the caller frees it. */
+static double *referred(const check_call *c, uint64_t *bytes)
+{
+    double *all = NULL;
+    uint64_t n = 0;
+    reference(c);
+    for (uint32_t k = 0; k < c->nout; k++) {
+        const uint64_t more = (uint64_t)check_operand_count(&c->out[k]);
+        all = realloc(all, (n + more) * sizeof *all);
+        memcpy(all + n, c->y[k], more * sizeof *all);
+        n += more;
+    }
+    *bytes = n * sizeof *all;
+    return all;
+}
+
+static bool refers_alike(const check_call *x, const check_call *y)
+{
+    uint64_t n, m;
+    double *one = referred(x, &n), *other = referred(y, &m);
+    const bool equal = n == m && !memcmp(one, other, n);
+    free(one);
+    free(other);
+    return equal;
+}
+
 static bool same(struct bench *b, const check_call *x, const check_call *y)
 {
     uint64_t n, m;
@@ -191,6 +217,10 @@ static void has_these_attributes(struct bench *b, const describe_doc_call *d, ch
         less.attrs[k] = less.attrs[--less.nattr];
         if (dflt && !same(b, c, &less))
             fail_msg("%s: without %s it computes something else than with the documented default",
+                     c->id, c->attrs[k].key);
+        if (dflt && check_reference_knows(c) && !refers_alike(c, &less))
+            fail_msg("%s: without %s the reference computes something else than with the "
+                     "documented default",
                      c->id, c->attrs[k].key);
         if (change(c->id, &other.attrs[k]) && same(b, c, &other))
             fail_msg("%s: another %s changes nothing", c->id, c->attrs[k].key);

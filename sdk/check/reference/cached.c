@@ -6,8 +6,7 @@
 static void cache_write(const check_call *c)
 {
     const int64_t heads = c->in[0].size[0], rows = c->in[0].size[1], dim = c->in[0].size[2];
-    const weft_attr *which = check_call_attr(c, "part");
-    const int64_t part = which->key ? which->i : 1;
+    const int64_t part = attr_i(c, "part", 1);
     const int parts = c->in[1].rank == 4;
     memcpy(c->y[0], c->x[0], (size_t)(heads * rows * dim) * sizeof(double));
     for (int64_t t = 0; t < c->in[1].size[0]; t++)

@@ -25,14 +25,17 @@ static inline int64_t count_of(const weft_operand *o)
     return check_operand_count(o);
 }
 
-static inline int64_t attr_i(const check_call *c, const char *key)
+/* An attribute, or the default that the doc of the op gives it. */
+static inline int64_t attr_i(const check_call *c, const char *key, int64_t dflt)
 {
-    return check_call_attr(c, key)->i;
+    const weft_attr *a = check_call_attr(c, key);
+    return a->key ? a->i : dflt;
 }
 
-static inline double attr_f(const check_call *c, const char *key)
+static inline double attr_f(const check_call *c, const char *key, double dflt)
 {
-    return check_call_attr(c, key)->f;
+    const weft_attr *a = check_call_attr(c, key);
+    return a->key ? a->f : dflt;
 }
 
 /* Element i of output k is `v`, or has it added. */

@@ -22,7 +22,7 @@ static void embedding(const check_call *c)
     const int64_t t = axis(&c->out[0], 0), f = row(&c->out[0]), rows = axis(&c->in[0], 0);
     for (int64_t i = 0; i < t; i++)
         for (int64_t k = 0; k < f; k++) {
-            const int64_t id = (int64_t)c->x[1][i] - attr_i(c, "first");
+            const int64_t id = (int64_t)c->x[1][i] - attr_i(c, "first", 0);
             c->y[0][i * f + k] = id < 0 || id >= rows ? 0 : c->x[0][id * f + k];
         }
 }
@@ -33,7 +33,7 @@ static void embedding_dw(const check_call *c)
     for (int64_t i = 0; i < rows * f; i++)
         put(c, 0, i, 0);
     for (int64_t i = 0; i < t; i++) {
-        const int64_t id = (int64_t)c->x[1][i] - attr_i(c, "first");
+        const int64_t id = (int64_t)c->x[1][i] - attr_i(c, "first", 0);
         for (int64_t k = 0; k < f && id >= 0 && id < rows; k++)
             c->y[0][id * f + k] += c->x[0][i * f + k];
     }
@@ -49,7 +49,7 @@ static void layernorm(const check_call *c)
             mean += x[k] / (double)n;
         for (int64_t k = 0; k < n; k++)
             var += (x[k] - mean) * (x[k] - mean) / (double)n;
-        const double rstd = 1 / sqrt(var + attr_f(c, "eps"));
+        const double rstd = 1 / sqrt(var + attr_f(c, "eps", 1e-5));
         for (int64_t k = 0; k < n; k++)
             c->y[0][i * n + k] = (x[k] - mean) * rstd * c->x[1][k] + c->x[2][k];
         c->y[1][i] = mean;
@@ -178,7 +178,7 @@ static void rmsnorm(const check_call *c)
         double square = 0;
         for (int64_t k = 0; k < n; k++)
             square += x[k] * x[k] / (double)n;
-        const double rstd = 1 / sqrt(square + attr_f(c, "eps"));
+        const double rstd = 1 / sqrt(square + attr_f(c, "eps", 1e-5));
         for (int64_t k = 0; k < n; k++)
             c->y[0][i * n + k] = x[k] * rstd * c->x[1][k];
         c->y[1][i] = rstd;
@@ -243,8 +243,8 @@ static struct heads heads_of(const check_call *c, uint32_t first)
                           h,
                           fused ? h : axis(&c->in[first + 1], 1),
                           axis(q, fused ? 3 : 2),
-                          attr_i(c, "sequence"),
-                          attr_i(c, "causal") != 0,
+                          attr_i(c, "sequence", 0),
+                          attr_i(c, "causal", 1) != 0,
                           fused,
                           c->nin > reach ? c->x[reach] : NULL};
 }
@@ -341,8 +341,8 @@ static void attention_dx(const check_call *c)
 static void xent(const check_call *c)
 {
     const int64_t t = axis(&c->in[0], 0), v = row(&c->in[0]);
-    const int64_t n = attr_i(c, "valid") ? attr_i(c, "valid") : v;
-    const double weight = attr_f(c, "weight");
+    const int64_t n = attr_i(c, "valid", 0) ? attr_i(c, "valid", 0) : v;
+    const double weight = attr_f(c, "weight", 1);
     double loss = 0;
     for (int64_t i = 0; i < t; i++) {
         const double *x = c->x[0] + i * v;
@@ -365,8 +365,8 @@ static void xent(const check_call *c)
 /* Real columns of a part of the vocabulary: those in front of `valid`, counted over all of it. */
 static int64_t real_columns(const check_call *c)
 {
-    const int64_t v = row(&c->in[0]), n = attr_i(c, "valid") - attr_i(c, "first");
-    return !attr_i(c, "valid") || n > v ? v : n < 0 ? 0 : n;
+    const int64_t v = row(&c->in[0]), n = attr_i(c, "valid", 0) - attr_i(c, "first", 0);
+    return !attr_i(c, "valid", 0) || n > v ? v : n < 0 ? 0 : n;
 }
 
 static void vocab_max(const check_call *c)
@@ -386,7 +386,7 @@ static void vocab_sums(const check_call *c)
         c->y[0][2 * i] = c->y[0][2 * i + 1] = 0;
         for (int64_t k = 0; k < real_columns(c); k++) {
             c->y[0][2 * i] += exp(c->x[0][i * v + k] - c->x[2][i]);
-            if (k + attr_i(c, "first") == (int64_t)c->x[1][i])
+            if (k + attr_i(c, "first", 0) == (int64_t)c->x[1][i])
                 c->y[0][2 * i + 1] = c->x[0][i * v + k];
         }
     }
@@ -401,11 +401,11 @@ static void vocab_loss(const check_call *c)
     double loss = 0;
     for (int64_t i = 0; i < axis(&c->in[0], 0); i++) {
         if (targets[i] >= 0)
-            loss += (max[i] + log(sums[2 * i]) - sums[2 * i + 1]) * attr_f(c, "weight");
+            loss += (max[i] + log(sums[2 * i]) - sums[2 * i + 1]) * attr_f(c, "weight", 1);
         for (int64_t k = 0; k < v; k++) {
             double p = k < n ? exp(c->x[0][i * v + k] - max[i]) / sums[2 * i] : 0;
-            p -= k < n && k + attr_i(c, "first") == (int64_t)targets[i];
-            c->y[0][i * v + k] = targets[i] < 0 ? 0 : p * attr_f(c, "weight") * c->x[4][0];
+            p -= k < n && k + attr_i(c, "first", 0) == (int64_t)targets[i];
+            c->y[0][i * v + k] = targets[i] < 0 ? 0 : p * attr_f(c, "weight", 1) * c->x[4][0];
         }
     }
     c->y[full][0] = loss;
