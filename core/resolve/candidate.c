@@ -276,12 +276,10 @@ void resolve_try_transports(config *cfg, host *h, uint32_t ranks)
     const host_component *c[MAX_CANDIDATES];
     uint32_t n;
     bool own;
+    resolve_serve_components(&r);
     if (resolve_device(&r) != WEFT_OK || list_installed(&r, false, c, &n) != WEFT_OK)
         return;
     (void)config_check(cfg); /* takes the values */
-    s.device.conf = config_conf(cfg, "device", s.device.c->own);
-    if (host_open(h, s.device.c) != WEFT_OK)
-        return;
     for (uint32_t i = 0; i < n; i++) {
         (void)host_place_of(h, c[i]->path, &own);
         if (own)
