@@ -29,7 +29,8 @@ static const struct {
 static struct sigaction before[FATAL];
 static char other_stack[65536]; /* for a main thread that has overflowed its own stack */
 static bool main_returns;
-static char *kept; /* instead of standard error */
+static char *kept; /* instead of standard error, for this process: */
+static pid_t keeper;
 
 /* --- a line, formatted without the C library --- */
 
@@ -73,7 +74,8 @@ static void begin(line *l)
 static void end(line *l)
 {
     if (kept) {
-        memcpy(kept, l->text + l->head, l->n - l->head);
+        if (getpid() == keeper) /* and no child of it */
+            memcpy(kept, l->text + l->head, l->n - l->head);
         return;
     }
     l->text[l->n++] = '\n';
@@ -176,6 +178,7 @@ void host_crash_main_returns(void)
 void host_crash_keep(char sentence[HOST_CRASH_TEXT])
 {
     kept = sentence;
+    keeper = getpid();
 }
 
 void host_crash_watch(void)

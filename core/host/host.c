@@ -32,7 +32,7 @@ static weft_status add_places(host *h, const char *list)
             return err_fail(WEFT_USAGE, "more than %d folders to search for plugins", PLACES_MAX);
         if (n)
             *vec_push(&h->places) = pool_printf(&h->pool, "%.*s", (int)n, at);
-        if (n && access(h->places.at[h->places.n - 1], F_OK) && log_rank() <= 0)
+        if (n && !h->quiet && access(h->places.at[h->places.n - 1], F_OK) && log_rank() <= 0)
             log_line(WEFT_LOG_WARN, "no plugins come from %s: %s", h->places.at[h->places.n - 1],
                      strerror(errno));
         at += n + (at[n] == ':');
@@ -115,9 +115,7 @@ static weft_status load_object(host *h, const char *kind, const char *path, host
     if (*out && !(*out)->refusal)
         return WEFT_OK;
     (void)host_place_of(h, path, &own);
-    if (host_try_runs())
-        host_try_at(path, "loaded");
-    else if (h->try_first && !own && !*out)
+    if (h->try_first && !own && !*out)
         host_try_before(h, kind, path);
     return host_object_load(h, kind, path, out);
 }
@@ -425,13 +423,22 @@ void host_try_all(host *h)
     }
 }
 
-bool host_has_others(host *h, const char *kind)
+bool host_try_others(const char *dirs, const char *kind, host_try_work *work, const void *ctx,
+                     bool tell)
 {
+    host h = {.quiet = true};
     names files = {0};
-    for (uint32_t p = 0; p + h->has_own < h->places.n; p++)
-        list_files(h, h->places.at[p], kind, &files);
+    bool tried = true;
+    if (add_places(&h, dirs) == WEFT_OK && add_places(&h, getenv("WEFT_PLUGIN_PATH")) == WEFT_OK)
+        for (uint32_t p = 0; p < h.places.n; p++)
+            list_files(&h, h.places.at[p], kind, &files);
+    err_clear(); /* host_create() reports it */
+    if (files.n)
+        tried = host_try_each(&files, work, ctx, tell);
     free(files.at);
-    return files.n > 0;
+    free(h.places.at);
+    pool_free(&h.pool);
+    return tried;
 }
 
 void host_list(host *h, const char *kind, const host_component ***out, uint32_t *n)

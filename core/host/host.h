@@ -80,21 +80,14 @@ void host_try_file(host *h, const char *path);
  * a process without a word. For programs that load what a job names. [setup] */
 void host_try_first(host *h);
 
-/* Do `work` in a child process, whose output goes nowhere, and again after each file whose code
- * ends it: such a file is refused from then on, by every host of this process, with the reason, and
- * `tell` warns of it. False: nothing was done, since this process has threads that might hold a
- * lock. [setup] */
-typedef void host_try_work(void *ctx);
-bool host_try(host_try_work *work, void *ctx, bool tell);
-
-/* In `work`: code of the file `path` comes next, which is being `what` ("probed"); it has the time
- * of a call. Elsewhere without effect. */
-void host_try_at(const char *path, const char *what);
-bool host_try_runs(void); /* is this process such a child? [any] */
-
-/* Does the folder of the kind have files in a place that is not the program's own? Loads none.
- * [setup] */
-bool host_has_others(host *h, const char *kind);
+/* Do `work` with each file of the kind in `dirs` ("DIR:DIR" or NULL) and WEFT_PLUGIN_PATH, in a
+ * child process of its own, whose output goes nowhere. A file whose code ends that process, or does
+ * not return within 30 seconds, is refused from then on by every host of this process, with the
+ * reason, and `tell` warns of it. False: nothing was done, since this process has threads that
+ * might hold a lock. [setup] */
+typedef void host_try_work(const void *ctx, const char *path);
+bool host_try_others(const char *dirs, const char *kind, host_try_work *work, const void *ctx,
+                     bool tell);
 
 /* Load and check the file `path`, whatever its name and folder: its components, in the order of the
  * manifest. The array lives as long as the host. Those of interfaces that the host does not know

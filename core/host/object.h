@@ -71,6 +71,7 @@ typedef VEC(const char *) host_object_files;
 struct host {
     pool pool;
     bool watched;   /* host_watch_begin() was called for it */
+    bool quiet;     /* about places that are not there */
     bool try_first; /* host_try_first() */
     VEC(const char *) places;
     bool has_own; /* the last place is the program's own */
@@ -106,6 +107,9 @@ const char *host_object_refused(dev_t dev, ino_t ino);
 /* try.c: load these files in child processes, and refuse those that do not survive it; each has
  * `seconds` at most, and run.call_deadline; 0: only that. */
 void host_try_files(host *h, const char *kind, const host_object_files *files, double seconds);
+
+/* try.c: host_try_others() of these files. */
+bool host_try_each(const host_object_files *files, host_try_work *work, const void *ctx, bool tell);
 
 /* try.c: what host_try_first() asks for, for a file that is not loaded yet. */
 void host_try_before(host *h, const char *kind, const char *path);

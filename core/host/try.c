@@ -1,11 +1,14 @@
-/* host/try.c: whether the code of files survives being loaded or probed (host_try() of host.h).
+/* host/try.c: whether files survive being loaded (host_try_all() of host.h) or probed
+ * (host_try_others()).
  *
- * Constructors, the entry function and the probe of a plugin are code of others, which may crash,
- * exit or hang on this machine. A child process runs it first and says through shared memory at
- * which file it is. If it ends there, that file is bad, the sentence of its handler of crashes or
- * of its watchdog is the reason, and another child begins again, without that file. So the usual
- * case costs one fork. The caller's process then loads what has survived. A program that loads what
- * a job names tries only what is not its own (host_try_first()). */
+ * Constructors, the entry function and probes of a plugin are code of others, which may crash, exit
+ * or hang before anything is known about it. One child process loads file after file and says
+ * through shared memory at which it is. If it ends before the last one, that file is bad, the
+ * sentence of its handler of crashes or of its watchdog is the reason, and another child goes on
+ * after it. So the usual case costs one fork. The caller's process then loads what has survived. A
+ * program that loads what a job names tries only what is not its own (host_try_first()). Transports
+ * of others are probed by a child each, so that no file answers for what another one's thread does.
+ */
 #define _GNU_SOURCE
 #include "host/object.h"
 
@@ -29,20 +32,21 @@
 
 #define LATE_MS 2000 /* what the child's watchdog may need beyond that */
 #define LOOK_MS 100
+#define PROBE_SECONDS 30 /* half of what others wait for a rank, by default */
 
-typedef struct try_page { /* shared */
-    _Atomic uint32_t at;  /* files so far; 0: none has been begun */
-    _Atomic bool survived;
-    char path[PATH_MAX];       /* the file whose code runs, */
-    char what[16];             /* and what is done to it: "loaded" */
+typedef struct try_page {      /* shared */
+    _Atomic uint32_t at;       /* the file that is being loaded */
     char why[HOST_CRASH_TEXT]; /* what its crash or its time-out says; "": nothing */
 } try_page;
 
 typedef struct trial {
-    host_try_work *work;
-    void *ctx;
-    double seconds; /* for a file, at most; 0: run.call_deadline alone */
-    bool tell;
+    host *h;
+    const char *kind;
+    const host_object_files *files;
+    host_try_work *work; /* with a file, in place of loading it; NULL: none */
+    const void *ctx;
+    double seconds; /* for a constructor or an entry, at most; 0: run.call_deadline alone */
+    const char *what;
     try_page *page;
 } trial;
 
@@ -56,6 +60,7 @@ static bool keep_late(const char *text)
 
 _Noreturn static void child(const trial *t)
 {
+    setpgid(0, 0); /* what a plugin forks ends with it */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (nowhere >= 0) {
@@ -68,30 +73,26 @@ _Noreturn static void child(const trial *t)
     if (t->seconds > 0)
         host_limits_shorten(t->seconds);
     host_watch_begin();
-    t->work(t->ctx);
-    atomic_store(&t->page->survived, true);
+    if (t->h)
+        t->h->try_first = false;
+    for (uint32_t i = atomic_load(&t->page->at); i < t->files->n; i++) {
+        host_object *o;
+        atomic_store(&t->page->at, i);
+        if (t->work)
+            t->work(t->ctx, t->files->at[i]);
+        else
+            (void)!host_object_load(t->h, t->kind, t->files->at[i], &o);
+    }
+    atomic_store(&t->page->at, t->files->n);
     _exit(0);
-}
-
-void host_try_at(const char *path, const char *what)
-{
-    if (!mine)
-        return;
-    snprintf(mine->path, sizeof mine->path, "%s", path);
-    snprintf(mine->what, sizeof mine->what, "%s", what);
-    atomic_fetch_add(&mine->at, 1);
-}
-
-bool host_try_runs(void)
-{
-    return mine != NULL;
 }
 
 /* Until the child has ended; false: too long at one file, without stops and waits for a core. */
 static bool stand_by(pid_t pid, int ended, const trial *t)
 {
     const double limit = host_limits_call(), own = t->seconds > 0 ? t->seconds : limit;
-    const uint64_t max = (uint64_t)((limit < own ? limit : own) * 1000) + LATE_MS;
+    const double most = t->work || own < limit ? own : limit;
+    const uint64_t max = (uint64_t)(most * 1000) + LATE_MS;
     awake_count here = {.max = AWAKE_MAX_MS};
     uint32_t before = atomic_load(&t->page->at);
     struct pollfd p = {.fd = ended, .events = POLLIN};
@@ -107,54 +108,53 @@ static bool stand_by(pid_t pid, int ended, const trial *t)
 }
 
 /* The sentence with which it has ended, or how. */
-static void explain(const try_page *p, int status, bool in_time, char *why, size_t size)
+static void explain(const trial *t, int status, bool in_time, char *why, size_t size)
 {
-    if (*p->why)
-        snprintf(why, size, "its code does not survive being %s: %s", p->what, p->why);
+    if (*t->page->why)
+        snprintf(why, size, "its code does not survive being %s: %s", t->what, t->page->why);
     else if (!in_time)
-        snprintf(why, size, "its code does not return when it is %s", p->what);
+        snprintf(why, size, "its code does not return when it is %s", t->what);
     else if (WIFSIGNALED(status))
-        snprintf(why, size, "its code does not survive being %s: signal %d (%s)", p->what,
+        snprintf(why, size, "its code does not survive being %s: signal %d (%s)", t->what,
                  WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
         snprintf(why, size, "its code ended the process with status %d when it was %s",
-                 WEXITSTATUS(status), p->what);
+                 WEXITSTATUS(status), t->what);
 }
 
-/* The child has ended at a file: refuse it. False: no file is to blame, or it is known to be bad,
- * and another child would end in the same way. */
-static bool blame(const trial *t, int status, bool in_time)
-{
-    const try_page *p = t->page;
-    char why[2048];
-    struct stat st;
-    if (!atomic_load(&p->at) || stat(p->path, &st) || host_object_refused(st.st_dev, st.st_ino))
-        return false;
-    explain(p, status, in_time, why, sizeof why);
-    host_object_refuse(st.st_dev, st.st_ino, why);
-    if (t->tell)
-        log_line(WEFT_LOG_WARN, "%s is left out: %s", p->path, why);
-    return true;
-}
-
-/* Run one child; true: it ended at a file that is refused from now on. */
-static bool try_once(const trial *t)
+/* Run one child from file page->at on; false: none could be started. */
+static bool try_from(const trial *t)
 {
     int status = 0;
-    *t->page = (try_page){0};
+    char why[2048];
+    uint32_t i = atomic_load(&t->page->at);
+    struct stat st; /* of the file before its code runs, which may remove it */
+    bool there = !stat(t->files->at[i], &st);
+    memset(t->page->why, 0, sizeof t->page->why);
     fflush(NULL);
     const pid_t pid = host_watch_fork();
     if (pid == 0)
         child(t);
+    if (pid < 0 && t->work && there)
+        host_object_refuse(st.st_dev, st.st_ino, "no process could be started to probe it in");
     if (pid < 0)
         return false;
     const int ended = pidfd_open(pid, 0);
     const bool in_time = stand_by(pid, ended, t);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
+    kill(-pid, SIGKILL);
     if (ended >= 0)
         close(ended);
-    return !atomic_load(&t->page->survived) && blame(t, status, in_time);
+    const uint32_t at = atomic_load(&t->page->at);
+    if (at < t->files->n) {
+        explain(t, status, in_time, why, sizeof why);
+        there = at == i ? there : !stat(t->files->at[at], &st);
+        if (there)
+            host_object_refuse(st.st_dev, st.st_ino, why);
+        atomic_store(&t->page->at, at + 1);
+    }
+    return true;
 }
 
 static void try_all(trial t)
@@ -162,37 +162,21 @@ static void try_all(trial t)
     t.page = mmap(NULL, sizeof *t.page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (t.page == MAP_FAILED)
         return;
-    while (try_once(&t))
+    while (atomic_load(&t.page->at) < t.files->n && try_from(&t))
         continue;
     munmap(t.page, sizeof *t.page);
-}
-
-typedef struct loads {
-    host *h;
-    const char *kind;
-    const host_object_files *files;
-} loads;
-
-static void load_all(void *ctx)
-{
-    const loads *l = ctx;
-    for (uint32_t i = 0; i < l->files->n; i++) {
-        host_object *o;
-        host_try_at(l->files->at[i], "loaded");
-        (void)!host_object_load(l->h, l->kind, l->files->at[i], &o);
-    }
-}
-
-void host_try_files(host *h, const char *kind, const host_object_files *files, double seconds)
-{
-    if (files->n)
-        try_all((trial){.work = load_all, .ctx = &(loads){h, kind, files}, .seconds = seconds});
 }
 
 void host_try_file(host *h, const char *path)
 {
     const char *one[] = {path};
-    host_try_files(h, "", &(host_object_files){.at = one, .n = 1}, TRY_SECONDS);
+    const host_object_files files = {.at = one, .n = 1};
+    host_try_files(h, "", &files, TRY_SECONDS);
+}
+
+void host_try_files(host *h, const char *kind, const host_object_files *files, double seconds)
+{
+    try_all((trial){.h = h, .kind = kind, .files = files, .seconds = seconds, .what = "loaded"});
 }
 
 /* Whether other threads than the caller's and the watchdog's could hold a lock while it forks. */
@@ -207,17 +191,31 @@ static bool has_company(void)
     return n == 0 || n > 2;
 }
 
-bool host_try(host_try_work *work, void *ctx, bool tell)
-{
-    if (has_company())
-        return false;
-    try_all((trial){.work = work, .ctx = ctx, .tell = tell});
-    return true;
-}
-
 void host_try_before(host *h, const char *kind, const char *path)
 {
     const char *one[] = {path};
+    const host_object_files files = {.at = one, .n = 1};
     if (!has_company())
-        host_try_files(h, kind, &(host_object_files){.at = one, .n = 1}, 0);
+        host_try_files(h, kind, &files, 0);
+}
+
+bool host_try_each(const host_object_files *files, host_try_work *work, const void *ctx, bool tell)
+{
+    if (has_company())
+        return false;
+    for (uint32_t i = 0; i < files->n; i++) {
+        const char *why, *path = files->at[i];
+        struct stat st;
+        if (stat(path, &st) || host_object_refused(st.st_dev, st.st_ino))
+            continue;
+        try_all((trial){.files = &(host_object_files){.at = &path, .n = 1},
+                        .work = work,
+                        .ctx = ctx,
+                        .seconds = PROBE_SECONDS,
+                        .what = "probed"});
+        why = host_object_refused(st.st_dev, st.st_ino);
+        if (why && tell)
+            log_line(WEFT_LOG_WARN, "%s is left out: %s", path, why);
+    }
+    return true;
 }

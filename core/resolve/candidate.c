@@ -269,23 +269,24 @@ weft_status resolve_best(resolve_state *r, uint32_t a, bool same_machine, bool l
     return WEFT_OK;
 }
 
-void resolve_try_transports(config *cfg, host *h, uint32_t ranks)
+void resolve_try_transport(config *cfg, host *h, uint32_t ranks, const char *path)
 {
     spec s = {.host = h, .ranks = ranks};
     resolve_state r = {.cfg = cfg, .spec = &s, .meeting.plan_only = true};
-    const host_component *c[MAX_CANDIDATES];
+    const host_component *const *all;
     uint32_t n;
-    bool own;
     resolve_serve_components(&r);
-    if (resolve_device(&r) != WEFT_OK || list_installed(&r, false, c, &n) != WEFT_OK)
+    if (resolve_device(&r) != WEFT_OK || host_load_file(h, path, &all, &n) != WEFT_OK)
         return;
-    (void)config_check(cfg); /* takes the values */
     for (uint32_t i = 0; i < n; i++) {
-        (void)host_place_of(h, c[i]->path, &own);
-        if (own)
+        const host_component *c = all[i];
+        const bool carries =
+            c->table && c->iface &&
+            (!strcmp(c->iface, resolve_ifaces[0]) || !strcmp(c->iface, resolve_ifaces[1]));
+        if (!carries || resolve_transport_keys(&r, c) != WEFT_OK)
             continue;
-        host_try_at(c[i]->path, "probed");
-        (void)ask(&r, c[i], true);
-        (void)ask(&r, c[i], false);
+        (void)config_check(cfg); /* takes the values */
+        (void)ask(&r, c, true);
+        (void)ask(&r, c, false);
     }
 }

@@ -109,9 +109,8 @@ weft_status resolve_links(config *cfg, host *h, uint32_t ranks, const resolve_me
 /* Choose the transport of one mesh axis even if it has one rank. [setup] [collective] */
 weft_status resolve_axis(config *cfg, const resolve_meeting *meeting, spec *s, uint32_t axis);
 
-/* Load the installed transports and probe those that are not the program's own, in the child
- * process of host_try(), which says of each file whether this process may do so. [setup] */
-void resolve_try_transports(config *cfg, host *h, uint32_t ranks);
+/* Load the file of a transport and probe it, in the child process of host_try_others(). [setup] */
+void resolve_try_transport(config *cfg, host *h, uint32_t ranks, const char *path);
 
 /* The product of the sizes of the mesh axes, `auto` counting as 1; after resolve_plugins(). */
 uint32_t resolve_sizes(const config *cfg, const spec *s);

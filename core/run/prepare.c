@@ -6,7 +6,6 @@
 #include "host/watch.h"
 #include "job/control/control.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Adds file:line; the plugin only knew the key. */
@@ -102,32 +101,31 @@ typedef struct tried {
     uint32_t ranks;
 } tried;
 
-static void try_transports(void *ctx)
+static void try_transport(const void *ctx, const char *path)
 {
     const tried *t = ctx;
     config *cfg = config_copy(t->cfg, NULL);
     run_tables tables = {0};
     host *h;
-    if (host_create(config_raw(cfg, "run.plugins"), &h) != WEFT_OK || !host_has_others(h, "comm"))
+    if (host_create(config_raw(cfg, "run.plugins"), &h) != WEFT_OK)
         return;
     run_tables_serve(&tables, h, NULL, true);
-    resolve_try_transports(cfg, h, t->ranks);
+    resolve_try_transport(cfg, h, t->ranks, path);
+    host_destroy(h); /* and closes the plugin */
 }
 
-void run_try_transports(const config *cfg, uint32_t ranks)
+void run_try_transports(const config *cfg, uint32_t ranks, bool tell)
 {
     static bool done;
-    const char *own = config_raw(cfg, "run.plugins"), *places = getenv("WEFT_PLUGIN_PATH");
-    const bool others = (own && *own) || (places && *places);
-    const bool tell = log_rank() <= 0 && job_control_descriptor() < 0; /* once a job */
     host_limits_set(cfg);
-    if (!done && others && ranks != 1 && any_auto(cfg))
-        done = host_try(try_transports, &(tried){cfg, ranks}, tell);
+    if (!done && ranks != 1 && any_auto(cfg))
+        done = host_try_others(config_raw(cfg, "run.plugins"), "comm", try_transport,
+                               &(tried){cfg, ranks}, tell);
 }
 
 static weft_status open_host(run_prepared *j, uint32_t ranks, const resolve_meeting *meeting)
 {
-    run_try_transports(j->cfg, ranks);
+    run_try_transports(j->cfg, ranks, meeting != NULL); /* ranks tell what a launcher found */
     weft_status st = host_create(config_raw(j->cfg, "run.plugins"), &j->host);
     if (st != WEFT_OK)
         return st;
@@ -218,7 +216,7 @@ weft_status run_join(const job_identity *who, const config *cfg, job **out)
     if (st != WEFT_OK)
         return st;
     if (who->ranks > 1)
-        run_try_transports(cfg, who->ranks);
+        run_try_transports(cfg, who->ranks, !who->local_rank);
     const char *key = config_text(cfg, "run.key");
     const job_options opt = {.key_file = *key ? key : NULL,
                              .frozen_after = config_real(cfg, "run.frozen_after"),

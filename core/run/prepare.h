@@ -41,11 +41,11 @@ weft_status run_prepare_links(config *cfg, uint32_t ranks, const resolve_meeting
                               run_prepared *out);
 void run_unprepare(run_prepared *j);
 
-/* Probe transports that are not the program's own in a child process, where comm.plugin = auto may
+/* Probe transports that are not the program's own in child processes, where comm.plugin = auto may
  * ask them: one whose code does not survive it is refused in this process. Takes the limits of
  * [run]. Once, while this process has no other threads; later calls do nothing. run_prepare() and
- * run_join() call it; who joins otherwise calls it before. [setup] */
-void run_try_transports(const config *cfg, uint32_t ranks);
+ * run_join() call it; who joins otherwise calls it before. `tell`: warn of those. [setup] */
+void run_try_transports(const config *cfg, uint32_t ranks, bool tell);
 
 /* Rendezvous with the other ranks as set in [run], which is checked first; *out is unchanged for
  * one rank. [setup] [collective] */

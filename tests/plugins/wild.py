@@ -101,25 +101,31 @@ class Wild(started.Case):
         text = self.read("job.ini").decode().replace(PLACE, f"{self.place}/others")
         self.write("auto.ini", text.replace("rule = test.wild", "rule = sgd"))
         two = "-n", "2", "auto.ini", "parallel.strategy=dp", "log.level=debug"
-        probed, loaded = "does not survive being probed: ", "does not survive being loaded: "
+        bench = "comm", "-n", "2", f"run.plugins={self.place}/others", "bench.max=8"
+        probed = "does not survive being probed: "
         for how, why in (("probe abort", probed + "signal 6 (SIGABRT) during probe()"),
                          ("probe crash", probed + "signal 11 (SIGSEGV) during probe()"),
                          ("probe exit", probed + "exit() was called during probe()"),
                          ("probe syscall", "ended the process with status 0 when it was probed"),
                          ("probe hang", probed + "probe() of the plugin org.test.wild"),
-                         ("constructor abort", loaded + "signal 6 (SIGABRT)"),
+                         ("constructor abort", probed + "signal 6 (SIGABRT)"),
                          ("constructor _exit",
-                          "ended the process with status 0 when it was loaded"),
-                         ("open divide", probed + "signal 8 (SIGFPE) during open()")):
-            for words, command in (two, "train"), (two, "plan"):
+                          "ended the process with status 0 when it was probed"),
+                         ("open divide", probed + "signal 8 (SIGFPE) during open()"),
+                         ("close crash", probed + "signal 11 (SIGSEGV) during close()")):
+            for words, command in (two, "train"), (two, "plan"), (bench, "bench"):
                 more = ["run.call_deadline=1"] if how.endswith("hang") else []
                 said, status = self.wild(how, *words, *more, command=command)
                 self.assertEqual(status, 0, f"{how}: {said}")
-                self.assertEqual(said.count(f"weft warn: {own} is left out: its code {why}"), 1,
-                                 said)
+                self.assertEqual(said.count(f" warn: {own} is left out: its code {why}"), 1,
+                                 f"{how}, {command}: {said}")
                 if command == "train":
                     self.assertIn("transport: dp over shm inside machines\n", said)
                     self.assertIn(f"not test.wild: on rank 0 {own}: its code {why}", said)
+        said, status = self.wild("nothing", *two)
+        self.assertEqual(status, 0, said)
+        self.assertIn("plugin org.test.wild is loaded from", said)
+        self.assertNotRegex(said, "left out|not test.wild")
         # The job names it: then there is no other.
         said, status = self.wild("probe abort", *two, "comm.plugin=test.wild")
         self.assertNotEqual(status, 0)

@@ -200,7 +200,10 @@ static weft_status print_table(bench *b, uint32_t op)
 static weft_status find_links(bench *b)
 {
     const resolve_meeting meeting = {.hosts = b->job ? &b->hosts : NULL, .job = b->job};
-    host_limits_set(b->cfg);
+    if (b->job)
+        host_limits_set(b->cfg);
+    else
+        run_try_transports(b->cfg, b->who.ranks, false);
     weft_status st = host_create(config_raw(b->cfg, "run.plugins"), &b->host);
     if (st == WEFT_OK)
         run_tables_serve(&b->tables, b->host, b->job, !b->job);
@@ -225,7 +228,7 @@ static weft_status set_up(bench *b)
     opt.listen = st == WEFT_OK ? config_raw(b->cfg, "run.listen") : NULL;
     opt.address = st == WEFT_OK ? config_raw(b->cfg, "run.address") : NULL;
     if (st == WEFT_OK)
-        run_try_transports(b->cfg, b->who.ranks);
+        run_try_transports(b->cfg, b->who.ranks, !b->who.local_rank);
     if (st == WEFT_OK)
         st = job_join(&b->who, &opt, &b->job);
     if (st == WEFT_OK)

@@ -94,7 +94,7 @@ static weft_status join(tuner *t)
                              .frozen_after = 30,
                              .listen = config_text(t->cfg, "run.listen"),
                              .address = config_text(t->cfg, "run.address")};
-    run_try_transports(t->cfg, t->who.ranks);
+    run_try_transports(t->cfg, t->who.ranks, !t->who.local_rank);
     return job_join(&t->who, &opt, &t->job);
 }
 

@@ -88,8 +88,9 @@ static void probe_plugin(doctor *d, probe_request *t)
         doctor_add_finding(d, DOCTOR_WARNING, "the probe of %s (%s) %s", t->c->name, t->c->kind,
                            why);
         doctor_add_reason(
-            d, "With auto every installed plugin is probed, and a probe that fails in this way "
-               "ends the job. The plugin, or a library that it loads, is broken.");
+            d, "With auto every installed plugin is probed. A job leaves a transport of others out "
+               "that fails in this way, and is ended by any other plugin. The plugin, or a library "
+               "that it loads, is broken.");
         doctor_add_command(d, "weft plugins %s; ldd %s", t->c->name, t->c->path);
         return;
     }
