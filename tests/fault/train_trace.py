@@ -2,6 +2,7 @@
 """train_trace.py WEFT: what is a trace worth when a job is stopped, when a rank is killed, and when
 the clocks of the ranks are a day apart?"""
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -40,6 +41,21 @@ class Trace(w.Bench):
         run.process.send_signal(signal.SIGTERM)
         run.wait()
         self.check_whole("run", 2)
+
+    def test_a_folder_that_takes_no_more_for_a_while(self):
+        """What the trace lacks then costs a warning: it is valid, and the job goes on."""
+        def limit():  # of any file: the trace alone reaches it
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+
+        run = w.Running(self, "run", ENDLESS | {"log.trace_steps": "2-102"}, 2, preexec_fn=limit)
+        run.until_step(104)
+        for pid in run.ranks().values():  # so that there is room for all parts in one file
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        run.process.send_signal(signal.SIGTERM)
+        run.wait()
+        self.assertRegex(run.said(), r"warn: the trace lacks [1-9]\d* events of this rank: its "
+                                     "folder did not take them: File too large")
+        traces.check(self, self.path("run", "trace.json"), False)
 
     def test_clocks_a_day_apart(self):
         """Rank 1 has a clock of its own, that of a host that was booted a day earlier."""

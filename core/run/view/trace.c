@@ -19,6 +19,7 @@
 #include "base/time/awake.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -99,6 +100,20 @@ void run_trace_end(run_trace *t, uint32_t number, uint64_t began, uint64_t ended
     run_trace_note(t, e);
 }
 
+/* Write out what was added to the part since `at`. False: it does not fit into `limit` bytes of the
+ * part, or the folder does not take it, and the part is as it was. */
+static bool settle(run_trace *t, long at, uint64_t limit)
+{
+    const bool whole = !fflush(t->part) && !ferror(t->part);
+    if (!whole && !t->writer.error)
+        t->writer.error = errno;
+    if (at < 0 || (whole && (uint64_t)ftell(t->part) <= limit))
+        return whole;
+    __fpurge(t->part);
+    clearerr(t->part);
+    return ftruncate(fileno(t->part), at) || fseek(t->part, at, SEEK_SET);
+}
+
 /* --- clock offset --- */
 
 static void key_of(char key[64], char kind, uint32_t when, uint32_t rank, uint32_t round)
@@ -164,11 +179,12 @@ static weft_status note_clock(run_trace *t, job *j, uint32_t rank, uint32_t rank
     weft_status st = !j     ? WEFT_OK
                      : rank ? ask_time(j, rank, when, &offset, &error)
                             : tell_time(j, ranks, when);
+    const long at = ftell(t->part);
     fprintf(t->part,
             "{\"name\":\"clock\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"at_ns\":%" PRIu64
             ",\"ahead_ns\":%" PRId64 ",\"error_ns\":%" PRIu64 "}}\n",
             rank, clock_ns(), offset, error);
-    fflush(t->part);
+    (void)settle(t, at, UINT64_MAX);
     return st;
 }
 
@@ -381,15 +397,12 @@ static uint64_t put_events(run_trace *t, bool details)
     return left_out;
 }
 
-/* False: the events do not fit into `limit` bytes of the part, which is then as it was. */
 static bool append(run_trace *t, bool details, uint64_t limit)
 {
     const uint64_t named = t->writer.named;
     const long at = ftell(t->part);
     const uint64_t left_out = put_events(t, details);
-    fflush(t->part); /* an error is kept by the stream and reported at the end */
-    const bool fits = at < 0 || (uint64_t)ftell(t->part) <= limit ||
-                      ftruncate(fileno(t->part), at) || fseek(t->part, at, SEEK_SET);
+    const bool fits = settle(t, at, limit);
     t->writer.left_out += fits ? left_out : 0;
     t->writer.named = fits ? t->writer.named : named;
     return fits;
@@ -478,6 +491,7 @@ weft_status run_trace_begin(run_trace *t, run_spans *spans, job *j, const job_id
     t->writer.rank = who->rank;
     t->writer.bytes = t->writer.bytes / who->ranks * 15 / 16; /* the merge lengthens times */
     put_rank(t);
+    (void)settle(t, 0, UINT64_MAX);
     weft_status st = note_clock(t, j, who->rank, who->ranks, 0);
     /* Without the thread each step writes its own. */
     t->writer.runs =
@@ -485,22 +499,28 @@ weft_status run_trace_begin(run_trace *t, run_spans *spans, job *j, const job_id
     return st;
 }
 
-/* Closes the part. */
-static weft_status end_part(run_trace *t)
+/* Closes the part. What it lacks is no failure of the job. */
+static void end_part(run_trace *t)
 {
     run_trace_flush(t);
     end_writer(t);
     t->left_out += t->writer.left_out;
-    if (t->left_out)
+    const long at = ftell(t->part);
+    fprintf(t->part, "{\"name\":\"end\",\"ph\":\"M\",\"pid\":%u,\"args\":{}}\n", t->writer.rank);
+    (void)settle(t, at, UINT64_MAX);
+    if (fclose(t->part) && !t->writer.error)
+        t->writer.error = errno;
+    t->part = NULL;
+    if (t->writer.error)
+        log_line(WEFT_LOG_WARN,
+                 "the trace lacks %" PRIu64 " events of this rank: its folder did not take them: "
+                 "%s",
+                 t->left_out, strerror(t->writer.error));
+    else if (t->left_out)
         log_line(WEFT_LOG_WARN,
                  "the trace lacks %" PRIu64 " events of this rank, of kernels and plugins first: "
                  "trace fewer steps, or raise log.trace_mb",
                  t->left_out);
-    fprintf(t->part, "{\"name\":\"end\",\"ph\":\"M\",\"pid\":%u,\"args\":{}}\n", t->writer.rank);
-    const int bad = ferror(t->part), closed = fclose(t->part);
-    t->part = NULL;
-    return bad || closed ? err_fail_errno(WEFT_IO, "the trace could not be written completely")
-                         : WEFT_OK;
 }
 
 /* --- merging parts --- */
@@ -616,14 +636,17 @@ weft_status run_trace_write(run_trace *t, job *j, uint32_t rank, uint32_t ranks,
         return WEFT_OK;
     run_trace_flush(t);
     end_writer(t);
-    weft_status st = note_clock(t, j, rank, ranks, 1), ended = end_part(t);
-    uint32_t mine = st != WEFT_OK ? st : ended, *all = mem_alloc(ranks * sizeof *all);
-    if (j && st == WEFT_OK) {
-        weft_status x = job_exchange(j, "trace parts", &mine, sizeof mine, all);
-        st = ended != WEFT_OK ? ended : x;
-    }
+    weft_status st = note_clock(t, j, rank, ranks, 1);
+    uint32_t none = 0, *all = mem_alloc(ranks * sizeof *all);
+    end_part(t);
+    if (j && st == WEFT_OK) /* until all parts are closed */
+        st = job_exchange(j, "trace parts", &none, sizeof none, all);
     free(all);
-    return st != WEFT_OK || rank ? st : join_parts(ranks, out_dir, true);
+    if (st == WEFT_OK && !rank && join_parts(ranks, out_dir, true) != WEFT_OK) {
+        log_line(WEFT_LOG_WARN, "%s", err_text());
+        err_clear();
+    }
+    return st;
 }
 
 /* --- a job that failed --- */
@@ -647,8 +670,7 @@ void run_trace_rescue(run_trace *t, uint32_t ranks, const char *out_dir)
     char path[4096];
     if (!t->part)
         return;
-    if (end_part(t) != WEFT_OK)
-        err_clear();
+    end_part(t);
     snprintf(path, sizeof path, "%s/.trace.join", out_dir);
     const int lock = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (lock < 0)

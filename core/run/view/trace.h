@@ -47,6 +47,7 @@ typedef struct run_trace {
         bool runs, busy, stop;    /* under the lock */
         run_trace_events events;  /* to write */
         uint64_t bytes;           /* most of a part */
+        int error;                /* an errno, why the part could not be written; 0: it could */
         uint64_t left_out, named; /* events that it lacks; bit i: lane i has its name */
         uint32_t rank, *group;    /* [ranks] room for a group */
     } writer;
@@ -81,7 +82,8 @@ void run_trace_remove_left(const char *out_dir);
  * Call it between steps. [setup] */
 void run_trace_flush(run_trace *t);
 
-/* At the regular end: merge all parts into OUT/trace.json and remove them. [setup] [collective] */
+/* At the regular end: merge all parts into OUT/trace.json and remove them. Where the folder takes
+ * no more, a warning says so: only a rank that is gone is a failure. [setup] [collective] */
 weft_status run_trace_write(run_trace *t, job *j, uint32_t rank, uint32_t ranks,
                             const char *out_dir);
 
