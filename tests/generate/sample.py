@@ -61,6 +61,10 @@ class Sample(models.Case):
         self.assertEqual(one["forgotten"], 48 + 48)
         said = self.weft("sample", saved, *words)[1]
         self.assertEqual(said.count("the older half is forgotten"), 1)
+        done = subprocess.run([started.WEFT, "sample", saved, *map(str, words)], cwd=self.place,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+        self.assertRegex(done.stdout.decode("utf-8", "replace"),
+                         r"\n(\S+Z )?weft warn: the context of 96 tokens is full: .*\n$")
         said = self.weft("sample", saved, "--prompt", LONG * 3, "--tokens", 1)[1]
         self.assertIn(f"the prompt has {3 * len(LONG)} tokens and the model a context of 96", said)
 

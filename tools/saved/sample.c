@@ -236,7 +236,6 @@ static weft_status check_output(const sampler *s)
 static weft_status one_token(sampler *s, uint64_t i, double *capacity)
 {
     saved_next *x = &s->next;
-    const uint64_t forgotten = x->forgotten;
     bool stop = false;
     weft_status st = saved_next_logits(x);
     if (st == WEFT_OK)
@@ -254,11 +253,6 @@ static weft_status one_token(sampler *s, uint64_t i, double *capacity)
     if (s->o->json)
         *vec_push(&s->done.logs) = saved_draw_log_probability(x->logits, x->vocab, token);
     saved_next_append(x, token);
-    if (x->forgotten && !forgotten && !s->saved.who.rank)
-        log_line(WEFT_LOG_WARN,
-                 "the context of %" PRIu64
-                 " tokens is full: the older half is forgotten, now and whenever it is full again",
-                 x->context);
     st = write_token(s, token, &stop);
     s->done.why = stop ? "stop" : s->done.why;
     return st == WEFT_OK ? check_output(s) : st;
@@ -302,8 +296,15 @@ static weft_status run(sampler *s, FILE *to)
     if (st == WEFT_OK)
         st = generate(s);
     saved_stream_end(&s->out);
-    if (s->out.to && !s->out.error)
+    if (s->out.to && !s->out.error) {
         fputc('\n', s->out.to);
+        fflush(s->out.to);
+    }
+    if (s->next.forgotten && !s->saved.who.rank) /* not within the text */
+        log_line(WEFT_LOG_WARN,
+                 "the context of %" PRIu64
+                 " tokens is full: the older half is forgotten, now and whenever it is full again",
+                 s->next.context);
     if (st == WEFT_OK && s->o->json && !s->saved.who.rank)
         st = saved_report_sample(&s->done, s->text.t ? &s->out : NULL, to);
     return st;
