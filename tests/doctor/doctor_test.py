@@ -304,11 +304,15 @@ class Doctor(machine.Case):
         checks, _ = self.examine(*many)
         self.assertIn("16 ranks with 1 thread each share 8 cores",
                       checks["fit"]["findings"][0]["what"])
+        self.assertEqual(checks["fit"]["findings"][0]["type"],
+                         "weft train -n 8 tiny.ini train.batch=32 parallel.strategy=dp")
         checks, _ = self.examine(*many, "--here", "8")
         self.assertEqual(checks["fit"]["findings"], [])
         checks, _ = self.examine(*many, "--here", "4", "device.threads=4")
         self.assertIn("4 ranks with 4 threads each share 8 cores",
                       checks["fit"]["findings"][0]["what"])
+        self.assertRegex(checks["fit"]["findings"][0]["type"],
+                         "^weft train -n 8 tiny.ini .* device.threads=4  # that many on each")
 
     def test_fewer_files_than_connections(self):
         self.make_data()

@@ -174,6 +174,19 @@ static void fit_memory(doctor *d, int64_t here, int64_t peak)
         d->job->ini);
 }
 
+/* The keys of the command line, " train.batch=64", as they are typed again. */
+static void typed(const config *cfg, char *out, size_t size)
+{
+    config_line line;
+    size_t n = 0;
+    *out = 0;
+    for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
+        if (line.typed && !line.stale && n < size)
+            n += (size_t)snprintf(out + n, size - n,
+                                  strpbrk(line.value, " $'\"") ? " '%s=%s'" : " %s=%s", line.name,
+                                  line.value);
+}
+
 /* With threads = auto a rank uses its share of the cores, and at least one. */
 static void fit_cores(doctor *d, int64_t here)
 {
@@ -200,7 +213,11 @@ static void fit_cores(doctor *d, int64_t here)
                        here, threads, threads == 1 ? "" : "s", cores);
     doctor_add_reason(d, "Ranks that wait for each other share a core, and each context switch "
                          "costs milliseconds. Threads are then not pinned.");
-    doctor_add_command(d, "weft train -n %" PRId64 " %s", cores, d->job->ini);
+    char keys[1024];
+    typed(d->job->cfg, keys, sizeof keys);
+    doctor_add_command(
+        d, "weft train -n %" PRId64 " %s%s%s", cores, d->job->ini, keys,
+        d->job->here && d->job->here < d->job->ranks ? "  # that many on each machine" : "");
 }
 
 static void fit_locked(doctor *d, int64_t peak)
