@@ -423,15 +423,22 @@ void host_try_all(host *h)
     }
 }
 
+/* The program's own place may be named, too. */
 bool host_try_others(const char *dirs, const char *kind, host_try_work *work, const void *ctx,
                      bool tell)
 {
     host h = {.quiet = true};
     names files = {0};
+    char prefix[PATH_MAX];
+    struct stat own = {0}, place;
     bool tried = true;
+    if (host_program_prefix(prefix) && stat(pool_printf(&h.pool, "%s/lib/weft", prefix), &own))
+        own = (struct stat){0};
     if (add_places(&h, dirs) == WEFT_OK && add_places(&h, getenv("WEFT_PLUGIN_PATH")) == WEFT_OK)
         for (uint32_t p = 0; p < h.places.n; p++)
-            list_files(&h, h.places.at[p], kind, &files);
+            if (!stat(h.places.at[p], &place) &&
+                (place.st_dev != own.st_dev || place.st_ino != own.st_ino))
+                list_files(&h, h.places.at[p], kind, &files);
     err_clear(); /* host_create() reports it */
     if (files.n)
         tried = host_try_each(&files, work, ctx, tell);

@@ -80,11 +80,11 @@ void host_try_file(host *h, const char *path);
  * a process without a word. For programs that load what a job names. [setup] */
 void host_try_first(host *h);
 
-/* Do `work` with each file of the kind in `dirs` ("DIR:DIR" or NULL) and WEFT_PLUGIN_PATH, in a
- * child process of its own, whose output goes nowhere. A file whose code ends that process, or does
- * not return within 30 seconds, is refused from then on by every host of this process, with the
- * reason, and `tell` warns of it. False: nothing was done, since this process has threads that
- * might hold a lock. [setup] */
+/* Do `work` with each file of the kind in `dirs` ("DIR:DIR" or NULL) and WEFT_PLUGIN_PATH, but in
+ * the program's own folder, in a child process a file, whose output goes nowhere. A file whose code
+ * ends that process, or does not return within 30 seconds, is refused from then on by every host of
+ * this process, with the reason, and `tell` warns of it. False: nothing was done, since this
+ * process has threads that might hold a lock. [setup] */
 typedef void host_try_work(const void *ctx, const char *path);
 bool host_try_others(const char *dirs, const char *kind, host_try_work *work, const void *ctx,
                      bool tell);

@@ -141,9 +141,12 @@ static bool try_from(const trial *t)
         return false;
     const int ended = pidfd_open(pid, 0);
     const bool in_time = stand_by(pid, ended, t);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+    siginfo_t unused; /* its number is its group's until it is waited for */
+    while (waitid(P_PID, (id_t)pid, &unused, WEXITED | WNOWAIT) < 0 && errno == EINTR)
         ;
     kill(-pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
     if (ended >= 0)
         close(ended);
     const uint32_t at = atomic_load(&t->page->at);
