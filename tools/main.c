@@ -76,7 +76,7 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a sentence, not a death */
     signal(SIGPIPE, SIG_IGN);
     /* hwloc, which tells devices and MPI about cores, loads all of its plugins wherever it is used.
-     * Those that look for displays bring X11 along, and 4 % of the start of a rank. */
+     * Those that look for displays bring X11 along, and take a part of a start. */
     setenv("HWLOC_PLUGINS_BLACKLIST", "hwloc_gl.so,hwloc_opencl.so", 0);
     host_crash_watch();
     int status = run(argc, argv);

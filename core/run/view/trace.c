@@ -15,7 +15,6 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/thread.h"
 #include "base/time/awake.h"
 
 #include <dirent.h>
@@ -41,39 +40,22 @@
 
 void run_trace_setup(uint64_t first, uint64_t last, uint64_t bytes, const plan *p, run_trace *out)
 {
-    *out = (run_trace){.first = first, .last = last, .writer.bytes = bytes, .plan = p};
+    *out = (run_trace){.first = first, .last = last, .bytes = bytes, .plan = p};
     if (last < first)
         return;
-    pthread_mutex_init(&out->writer.lock, NULL);
-    pthread_cond_init(&out->writer.moved, NULL);
     out->starts = mem_alloc(p->collectives.n * sizeof *out->starts + 1);
     out->started = mem_alloc(p->channels.n * sizeof *out->started + 1);
-    out->writer.group = mem_alloc(p->spec->ranks * sizeof *out->writer.group);
-}
-
-/* Wait until the thread that writes has written all that it has, and end it. */
-static void end_writer(run_trace *t)
-{
-    if (!t->writer.runs)
-        return;
-    pthread_mutex_lock(&t->writer.lock);
-    t->writer.stop = true;
-    pthread_cond_broadcast(&t->writer.moved);
-    pthread_mutex_unlock(&t->writer.lock);
-    pthread_join(t->writer.thread, NULL);
-    t->writer.runs = false;
+    out->group = mem_alloc(p->spec->ranks * sizeof *out->group);
 }
 
 void run_trace_free(run_trace *t)
 {
-    end_writer(t);
     if (t->part)
         fclose(t->part);
     free(t->events.at);
-    free(t->writer.events.at);
     free(t->starts);
     free(t->started);
-    free(t->writer.group);
+    free(t->group);
     *t = (run_trace){.first = 1, .last = 0};
 }
 
@@ -105,8 +87,8 @@ void run_trace_end(run_trace *t, uint32_t number, uint64_t began, uint64_t ended
 static bool settle(run_trace *t, long at, uint64_t limit)
 {
     const bool whole = !fflush(t->part) && !ferror(t->part);
-    if (!whole && !t->writer.error)
-        t->writer.error = errno;
+    if (!whole && !t->error)
+        t->error = errno;
     if (at < 0 || (whole && (uint64_t)ftell(t->part) <= limit))
         return whole;
     __fpurge(t->part);
@@ -220,14 +202,33 @@ static void put_rank(const run_trace *t)
     bool any = false;
     fprintf(t->part,
             "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":\"rank %u",
-            t->writer.rank, t->writer.rank);
+            t->rank, t->rank);
     for (uint32_t a = 0; a < m->n; a++)
         if (m->size[a] > 1) {
             fprintf(t->part, "%s%s %u", any ? ", " : " (", m->name[a],
-                    graph_mesh_coord(m, t->writer.rank, a));
+                    graph_mesh_coord(m, t->rank, a));
             any = true;
         }
     fprintf(t->part, "%s\"}}\n", any ? ")" : "");
+}
+
+weft_status run_trace_begin(run_trace *t, run_spans *spans, job *j, const job_identity *who,
+                            const char *out_dir)
+{
+    char path[4096];
+    t->spans = spans;
+    if (t->first > t->last)
+        return WEFT_OK;
+    part_path(out_dir, who->rank, path);
+    t->part = write_anew(path);
+    if (!t->part)
+        return err_fail_errno(WEFT_IO, "the trace %s cannot be written", path);
+    __fsetlocking(t->part, FSETLOCKING_BYCALLER); /* one thread writes, many short texts */
+    t->rank = who->rank;
+    t->bytes = t->bytes / who->ranks * 15 / 16; /* the merge converts times, which lengthens them */
+    put_rank(t);
+    (void)settle(t, 0, UINT64_MAX);
+    return note_clock(t, j, who->rank, who->ranks, 0);
 }
 
 /* The digits of `v`; returns their end. A step writes some hundred numbers, and fprintf() takes ten
@@ -262,7 +263,7 @@ static char *put_begin(const run_trace *t, char line[LINE_BYTES], char phase, co
         to = put_number(stpcpy(to, ",\"dur\":"), took);
     to = stpcpy(to, ",\"ph\":\"");
     *to++ = phase;
-    to = put_number(stpcpy(to, "\",\"pid\":"), t->writer.rank);
+    to = put_number(stpcpy(to, "\",\"pid\":"), t->rank);
     to = put_name(stpcpy(to, ",\"name\":\""), name);
     return stpcpy(to, "\"");
 }
@@ -285,12 +286,12 @@ static void put_slice(run_trace *t, const run_span *s, uint32_t lane)
     const char *name = lane < TRACE_COMM     ? lane ? "kernels" : "compute"
                        : lane < TRACE_PLUGIN ? "communication"
                                              : "plugins";
-    if (!(t->writer.named >> lane & 1))
+    if (!(t->named >> lane & 1))
         fprintf(t->part,
                 "{\"ph\":\"M\",\"pid\":%u,\"name\":\"thread_name\",\"tid\":%u,"
                 "\"args\":{\"name\":\"%s\"}}\n",
-                t->writer.rank, BASE_TID + lane, name);
-    t->writer.named |= 1ull << lane;
+                t->rank, BASE_TID + lane, name);
+    t->named |= 1ull << lane;
     char line[LINE_BYTES], *to = put_begin(t, line, 'X', s->name, s->began, s->ended - s->began);
     to = put_number(stpcpy(to, ",\"tid\":"), BASE_TID + lane);
     to = put_number(stpcpy(to, ",\"args\":{\"step\":"), s->step);
@@ -302,7 +303,7 @@ static void put_slice(run_trace *t, const run_span *s, uint32_t lane)
 static void put_flow(const run_trace *t, const run_span *s, uint32_t lane, const char *channel,
                      uint32_t nth, uint32_t from)
 {
-    const bool source = from == t->writer.rank;
+    const bool source = from == t->rank;
     char line[LINE_BYTES];
     const uint64_t at = source ? s->began : s->ended - 1;
     put_line_of(t, line, put_begin(t, line, source ? 's' : 'f', channel, at, 0));
@@ -319,18 +320,18 @@ static void put_operation(run_trace *t, const run_span *s, uint32_t lane, uint32
     const char *channel = t->plan->channels.at[c->channel].name;
     const bool pair = plan_between_two(c),
                rooted = c->kind >= WEFT_BROADCAST && c->kind <= WEFT_SCATTER;
-    uint32_t me, n = plan_group(t->plan, c->channel, t->writer.rank, t->writer.group, &me);
-    const uint32_t before = t->writer.group[(me + n - (c->kind == WEFT_SHIFT ? c->root : 1)) % n];
+    uint32_t me, n = plan_group(t->plan, c->channel, t->rank, t->group, &me);
+    const uint32_t before = t->group[(me + n - (c->kind == WEFT_SHIFT ? c->root : 1)) % n];
     put_slice(t, s, lane);
     fprintf(t->part,
             ",\"bytes\":%" PRIu64 ",\"sent\":%" PRIu64
             ",\"algorithm\":\"%s\",\"channel\":\"%s\",\"%s\":%u}}\n",
             c->count * weft_dtype_size(c->dtype), c->sent, c->algorithm, channel,
-            pair ? "peer" : "ranks", pair ? t->writer.group[c->root] : n);
+            pair ? "peer" : "ranks", pair ? t->group[c->root] : n);
     if (!rooted && c->kind != WEFT_RECV)
-        put_flow(t, s, lane, channel, nth, t->writer.rank);
+        put_flow(t, s, lane, channel, nth, t->rank);
     if (!rooted && c->kind != WEFT_SEND)
-        put_flow(t, s, lane, channel, nth, pair ? t->writer.group[c->root] : before);
+        put_flow(t, s, lane, channel, nth, pair ? t->group[c->root] : before);
 }
 
 /* What is under way at a moment: an operation on each lane. */
@@ -378,8 +379,8 @@ static uint64_t put_events(run_trace *t, bool details)
     in_flight f = {0};
     uint64_t live = 0, left_out = 0;
     char text[64];
-    for (uint32_t i = 0; i < t->writer.events.n; i++) {
-        const run_trace_event *e = &t->writer.events.at[i];
+    for (uint32_t i = 0; i < t->events.n; i++) {
+        const run_trace_event *e = &t->events.at[i];
         if (e->span.lane == TRACE_COMM) {
             left_out += !enter(t, &f, e);
         } else if (details || e->span.lane == TRACE_COMPUTE) {
@@ -399,12 +400,12 @@ static uint64_t put_events(run_trace *t, bool details)
 
 static bool append(run_trace *t, bool details, uint64_t limit)
 {
-    const uint64_t named = t->writer.named;
+    const uint64_t named = t->named;
     const long at = ftell(t->part);
     const uint64_t left_out = put_events(t, details);
     const bool fits = settle(t, at, limit);
-    t->writer.left_out += fits ? left_out : 0;
-    t->writer.named = fits ? t->writer.named : named;
+    t->left_out += fits ? left_out : 0;
+    t->named = fits ? t->named : named;
     return fits;
 }
 
@@ -425,36 +426,6 @@ static int by_begin(const void *x, const void *y)
 }
 
 /* Kernels and plugins get half of the part, so that many steps without them fit. */
-static void write_step(run_trace *t)
-{
-    run_trace_events *e = &t->writer.events;
-    if (!e->n)
-        return;
-    qsort(e->at, e->n, sizeof *e->at, by_begin);
-    if (!append(t, true, t->writer.bytes / 2) && !append(t, false, t->writer.bytes))
-        t->writer.left_out += e->n;
-    e->n = 0;
-}
-
-static void *write_steps(void *ctx)
-{
-    run_trace *t = ctx;
-    pthread_mutex_lock(&t->writer.lock);
-    for (;;) {
-        while (!t->writer.busy && !t->writer.stop)
-            pthread_cond_wait(&t->writer.moved, &t->writer.lock);
-        if (!t->writer.busy)
-            break;
-        pthread_mutex_unlock(&t->writer.lock);
-        write_step(t);
-        pthread_mutex_lock(&t->writer.lock);
-        t->writer.busy = false;
-        pthread_cond_broadcast(&t->writer.moved);
-    }
-    pthread_mutex_unlock(&t->writer.lock);
-    return NULL;
-}
-
 void run_trace_flush(run_trace *t)
 {
     if (!t->part)
@@ -462,60 +433,28 @@ void run_trace_flush(run_trace *t)
     t->left_out += run_spans_take(t->spans, note_span, t);
     if (!t->events.n)
         return;
-    pthread_mutex_lock(&t->writer.lock);
-    while (t->writer.busy)
-        pthread_cond_wait(&t->writer.moved, &t->writer.lock);
-    const run_trace_events written = t->writer.events;
-    t->writer.events = t->events;
-    t->events = written;
-    t->writer.busy = t->writer.runs;
-    pthread_cond_broadcast(&t->writer.moved);
-    pthread_mutex_unlock(&t->writer.lock);
-    if (!t->writer.runs)
-        write_step(t);
+    qsort(t->events.at, t->events.n, sizeof *t->events.at, by_begin);
+    if (!append(t, true, t->bytes / 2) && !append(t, false, t->bytes))
+        t->left_out += t->events.n;
+    t->events.n = 0;
     memset(t->started, 0, t->plan->channels.n * sizeof *t->started);
-}
-
-weft_status run_trace_begin(run_trace *t, run_spans *spans, job *j, const job_identity *who,
-                            const char *out_dir)
-{
-    char path[4096];
-    t->spans = spans;
-    if (t->first > t->last)
-        return WEFT_OK;
-    part_path(out_dir, who->rank, path);
-    t->part = write_anew(path);
-    if (!t->part)
-        return err_fail_errno(WEFT_IO, "the trace %s cannot be written", path);
-    __fsetlocking(t->part, FSETLOCKING_BYCALLER); /* one thread writes, many short texts */
-    t->writer.rank = who->rank;
-    t->writer.bytes = t->writer.bytes / who->ranks * 15 / 16; /* the merge lengthens times */
-    put_rank(t);
-    (void)settle(t, 0, UINT64_MAX);
-    weft_status st = note_clock(t, j, who->rank, who->ranks, 0);
-    /* Without the thread each step writes its own. */
-    t->writer.runs =
-        st == WEFT_OK && !thread_start(&t->writer.thread, "weft-trace", write_steps, t);
-    return st;
 }
 
 /* Closes the part. What it lacks is no failure of the job. */
 static void end_part(run_trace *t)
 {
     run_trace_flush(t);
-    end_writer(t);
-    t->left_out += t->writer.left_out;
     const long at = ftell(t->part);
-    fprintf(t->part, "{\"name\":\"end\",\"ph\":\"M\",\"pid\":%u,\"args\":{}}\n", t->writer.rank);
+    fprintf(t->part, "{\"name\":\"end\",\"ph\":\"M\",\"pid\":%u,\"args\":{}}\n", t->rank);
     (void)settle(t, at, UINT64_MAX);
-    if (fclose(t->part) && !t->writer.error)
-        t->writer.error = errno;
+    if (fclose(t->part) && !t->error)
+        t->error = errno;
     t->part = NULL;
-    if (t->writer.error)
+    if (t->error)
         log_line(WEFT_LOG_WARN,
                  "the trace lacks %" PRIu64 " events of this rank: its folder did not take them: "
                  "%s",
-                 t->left_out, strerror(t->writer.error));
+                 t->left_out, strerror(t->error));
     else if (t->left_out)
         log_line(WEFT_LOG_WARN,
                  "the trace lacks %" PRIu64 " events of this rank, of kernels and plugins first: "
@@ -634,8 +573,6 @@ weft_status run_trace_write(run_trace *t, job *j, uint32_t rank, uint32_t ranks,
 {
     if (!t->part)
         return WEFT_OK;
-    run_trace_flush(t);
-    end_writer(t);
     weft_status st = note_clock(t, j, rank, ranks, 1);
     uint32_t none = 0, *all = mem_alloc(ranks * sizeof *all);
     end_part(t);

@@ -1,9 +1,9 @@
 /* run/view/trace.h: a timeline of chosen steps for chrome://tracing and Perfetto (docs/TRACE.md).
  *
- * A traced step stores its events. A thread of the trace appends them to a part while the next step
- * runs, a file in OUT for each rank, so that they survive a crash. At the end rank 0 merges the
- * parts into OUT/trace.json and converts all times to its own clock. When the job fails, the first
- * rank that is ready merges the parts that exist, those of dead ranks included. */
+ * A traced step stores its events, which are appended to a part after it, a file in OUT for each
+ * rank, so that they survive a crash. At the end rank 0 merges the parts into OUT/trace.json and
+ * converts all times to its own clock. When the job fails, the first rank that is ready merges the
+ * parts that exist, those of dead ranks included. */
 #ifndef RUN_VIEW_TRACE_H
 #define RUN_VIEW_TRACE_H
 
@@ -11,8 +11,6 @@
 #include "plan/plan.h"
 #include "run/view/spans.h"
 
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 
 /* Lanes. */
@@ -29,28 +27,18 @@ typedef struct run_trace_event {
                                  TRACE_COMPUTE: 1 and the micro-batch, or 0 after the last one */
 } run_trace_event;
 
-typedef VEC(run_trace_event) run_trace_events;
-
 typedef struct run_trace {
     uint64_t first, last; /* steps, both included; first > last: none */
     const plan *plan;
+    uint32_t rank, *group;   /* [ranks] room for a group */
     run_trace_event *starts; /* [collective] the last one */
     uint32_t *started;       /* [channel] in this step */
-    run_trace_events events; /* of the step */
-    uint64_t left_out;       /* events that did not fit into these */
-    run_spans *spans;        /* of plugins; borrowed; NULL: none */
-    FILE *part;              /* NULL: no steps were chosen, or it is closed */
-    struct {                 /* the thread that writes the step before; its own while it is busy */
-        pthread_t thread;
-        pthread_mutex_t lock;
-        pthread_cond_t moved;
-        bool runs, busy, stop;    /* under the lock */
-        run_trace_events events;  /* to write */
-        uint64_t bytes;           /* most of a part */
-        int error;                /* an errno, why the part could not be written; 0: it could */
-        uint64_t left_out, named; /* events that it lacks; bit i: lane i has its name */
-        uint32_t rank, *group;    /* [ranks] room for a group */
-    } writer;
+    VEC(run_trace_event) events;
+    uint64_t bytes, left_out; /* most of a part; events that it lacks */
+    uint64_t named;           /* bit i: lane i has its name */
+    int error;                /* an errno, why the part could not be written; 0: it could */
+    FILE *part;               /* NULL: no steps were chosen, or it is closed */
+    run_spans *spans;         /* of plugins; borrowed; NULL: none */
 } run_trace;
 
 /* Of the steps `first` to `last`; a lower last: none. `bytes`: of all, about. [setup] */
@@ -78,8 +66,7 @@ weft_status run_trace_begin(run_trace *t, run_spans *spans, job *j, const job_id
  * of this one writes there. [setup] */
 void run_trace_remove_left(const char *out_dir);
 
-/* Have the stored events appended to the part; waits while those of the step before are not yet.
- * Call it between steps. [setup] */
+/* Append the stored events to the part. Call it between steps. [setup] */
 void run_trace_flush(run_trace *t);
 
 /* At the regular end: merge all parts into OUT/trace.json and remove them. Where the folder takes
