@@ -300,12 +300,14 @@ class Doctor(machine.Case):
 
     def test_more_ranks_than_cores(self):
         self.make_data()
-        many = ["tiny.ini", "train.batch=32", "parallel.strategy=dp", "-n", "16"]
+        many = ["tiny.ini", "train.batch=32", "parallel.strategy=dp", "-n", "16",
+                "run.out=it's; a folder"]
         checks, _ = self.examine(*many)
         self.assertIn("16 ranks with 1 thread each share 8 cores",
                       checks["fit"]["findings"][0]["what"])
         self.assertEqual(checks["fit"]["findings"][0]["type"],
-                         "weft train -n 8 tiny.ini train.batch=32 parallel.strategy=dp")
+                         "weft train -n 8 tiny.ini train.batch=32 parallel.strategy=dp "
+                         "'run.out=it'\\''s; a folder'")
         checks, _ = self.examine(*many, "--here", "8")
         self.assertEqual(checks["fit"]["findings"], [])
         checks, _ = self.examine(*many, "--here", "4", "device.threads=4")

@@ -200,10 +200,7 @@ static weft_status print_table(bench *b, uint32_t op)
 static weft_status find_links(bench *b)
 {
     const resolve_meeting meeting = {.hosts = b->job ? &b->hosts : NULL, .job = b->job};
-    if (b->job)
-        host_limits_set(b->cfg);
-    else
-        run_try_transports(b->cfg, b->who.ranks, false);
+    run_try_transports(b->cfg, b->who.ranks, false); /* ranks have before they joined */
     weft_status st = host_create(config_raw(b->cfg, "run.plugins"), &b->host);
     if (st == WEFT_OK)
         run_tables_serve(&b->tables, b->host, b->job, !b->job);

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "host/watch.h"
+#include "launch/hosts/ssh.h"
 #include "resolve/topology.h"
 #include "run/prepare.h"
 
@@ -175,16 +176,19 @@ static void fit_memory(doctor *d, int64_t here, int64_t peak)
 }
 
 /* The keys of the command line, " train.batch=64", as they are typed again. */
-static void typed(const config *cfg, char *out, size_t size)
+static const char *typed(pool *p, const config *cfg)
 {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "._-+,:/@%=";
+    const char *all = "";
     config_line line;
-    size_t n = 0;
-    *out = 0;
-    for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
-        if (line.typed && !line.stale && n < size)
-            n += (size_t)snprintf(out + n, size - n,
-                                  strpbrk(line.value, " $'\"") ? " '%s=%s'" : " %s=%s", line.name,
-                                  line.value);
+    for (uint32_t i = 0; config_line_at(cfg, i, &line); i++) {
+        const char *word = pool_printf(p, "%s=%s", line.name, line.value);
+        if (line.typed && !line.stale)
+            all = pool_printf(p, "%s %s", all,
+                              word[strspn(word, plain)] ? launch_quote(p, word) : word);
+    }
+    return all;
 }
 
 /* With threads = auto a rank uses its share of the cores, and at least one. */
@@ -213,11 +217,11 @@ static void fit_cores(doctor *d, int64_t here)
                        here, threads, threads == 1 ? "" : "s", cores);
     doctor_add_reason(d, "Ranks that wait for each other share a core, and each context switch "
                          "costs milliseconds. Threads are then not pinned.");
-    char keys[1024];
-    typed(d->job->cfg, keys, sizeof keys);
+    pool p = {0};
     doctor_add_command(
-        d, "weft train -n %" PRId64 " %s%s%s", cores, d->job->ini, keys,
+        d, "weft train -n %" PRId64 " %s%s%s", cores, d->job->ini, typed(&p, d->job->cfg),
         d->job->here && d->job->here < d->job->ranks ? "  # that many on each machine" : "");
+    pool_free(&p);
 }
 
 static void fit_locked(doctor *d, int64_t peak)

@@ -20,8 +20,7 @@ static const char *const options[] = {"-oBatchMode=yes", "-oConnectTimeout=15",
                                       "-oServerAliveInterval=5", "-oServerAliveCountMax=3", "-T"};
 #define OPTIONS (sizeof options / sizeof *options)
 
-/* `text` in single quotes for a shell. */
-static char *quote(pool *p, const char *text)
+char *launch_quote(pool *p, const char *text)
 {
     size_t n = strlen(text), quotes = 0;
     for (size_t i = 0; i < n; i++)
@@ -45,7 +44,8 @@ static weft_status remote_command(pool *p, char **out)
     if (n < 0 || !getcwd(folder, sizeof folder))
         return err_fail_errno(WEFT_IO, "cannot find this program or the working folder");
     program[n] = 0;
-    *out = pool_printf(p, "cd %s && exec %s train --agent", quote(p, folder), quote(p, program));
+    *out = pool_printf(p, "cd %s && exec %s train --agent", launch_quote(p, folder),
+                       launch_quote(p, program));
     return WEFT_OK;
 }
 

@@ -16,6 +16,9 @@ typedef struct launch_ssh {
     launch_frame_link link;
 } launch_ssh;
 
+/* `text` in single quotes for a shell, in `p`. [any] */
+char *launch_quote(pool *p, const char *text);
+
 /* The command line for `host`: `ssh` ("ssh", or "ssh -p 2222 -i KEY": words without quotes),
  * options that forbid questions and detect a dead connection, the host, and the remote command,
  * which runs this program in this working folder, both by their paths here. For a program that is
