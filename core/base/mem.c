@@ -80,3 +80,15 @@ char *mem_text_end(mem_text *t)
         out_of_memory(t->bytes);
     return t->at;
 }
+
+mem_size_text mem_size(double bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    mem_size_text to;
+    uint32_t u = 0;
+    for (; bytes >= 1024 && u < 5; u++)
+        bytes /= 1024;
+    const bool whole = bytes == (double)(uint64_t)bytes;
+    snprintf(to.text, sizeof to.text, whole ? "%.0f %s" : "%.1f %s", bytes, units[u]);
+    return to;
+}

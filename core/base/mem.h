@@ -21,6 +21,12 @@ void mem_limit(uint64_t bytes, void (*over)(uint64_t bytes));
 void mem_count(int64_t bytes);
 void mem_check(uint64_t bytes);
 
+/* mem_size(bytes).text: "35.7 MiB", "64 KiB". Not negative. */
+typedef struct mem_size_text {
+    char text[24];
+} mem_size_text;
+mem_size_text mem_size(double bytes);
+
 /* A growing array: VEC(int) v = {0}; *vec_push(&v) = 3; free(v.at). Elements move as it grows. */
 #define VEC(type)                                                                                  \
     struct {                                                                                       \

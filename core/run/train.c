@@ -312,9 +312,9 @@ static void announce(const trainer *t)
     const spec *s = &t->j->spec;
     if (t->who.rank)
         return;
-    log_line(WEFT_LOG_INFO, "%llu parameters, %u rank%s, %llu MiB a rank, on %s",
+    log_line(WEFT_LOG_INFO, "%llu parameters, %u rank%s, %s a rank, on %s",
              (unsigned long long)t->plan->param_elements, s->ranks, s->ranks == 1 ? "" : "s",
-             (unsigned long long)(t->j->plans.peak >> 20),
+             mem_size((double)t->j->plans.peak).text,
              PLUGIN_GET(t->exec.table, describe, t->exec.device));
     run_log_plugins(t->j);
     const double share = run_verify_share(&t->j->plans, t->who.rank);

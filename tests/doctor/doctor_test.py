@@ -196,7 +196,7 @@ class Doctor(machine.Case):
         self.assertEqual(checks["memory"]["facts"]["total"], 256 << 30)
         self.assertEqual(checks["network"]["facts"]["eth0.mtu"], 9000)
         text = "\n".join(sum((c["summary"] for c in checks.values()), []))
-        for words in ("node 1: CPUs 4-7, 128.0 GiB", "GID 3: 10.0.0.1, RoCE v2, eth0",
+        for words in ("node 1: CPUs 4-7, 128 GiB", "GID 3: 10.0.0.1, RoCE v2, eth0",
                       f"GPU {GPU}: nearest is eth0", "eth0: up, 100 Gbit/s, MTU 9000"):
             self.assertIn(words, text)
 

@@ -288,7 +288,7 @@ static void assess_bandwidth_delay(const comparison *c, uint32_t r)
         pool_printf(c->pool,
                     "rank %u has a round trip of %.1f ms to rank 0; at %g Gbit/s that needs a "
                     "larger buffer than the %s that a connection may have",
-                    r, (double)us / 1000, (double)speed / 1000, doctor_size_text((uint64_t)least)),
+                    r, (double)us / 1000, (double)speed / 1000, mem_size(least).text),
         "The bytes in flight on one connection are limited by its buffer.",
         "sudo sysctl net.ipv4.tcp_rmem='4096 131072 67108864' net.ipv4.tcp_wmem='4096 65536 "
         "67108864' net.core.rmem_max=67108864 net.core.wmem_max=67108864");

@@ -137,20 +137,6 @@ void doctor_add_command(doctor *d, const char *fmt, ...)
     va_end(ap);
 }
 
-const char *doctor_size_text(uint64_t bytes)
-{
-    static char text[4][32];
-    static uint32_t next;
-    char *out = text[next++ % 4];
-    if (bytes >= 1ull << 30)
-        snprintf(out, sizeof text[0], "%.1f GiB", (double)bytes / 0x1p30);
-    else if (bytes >= 1u << 20)
-        snprintf(out, sizeof text[0], "%.0f MiB", (double)bytes / 0x1p20);
-    else
-        snprintf(out, sizeof text[0], "%.0f KiB", (double)bytes / 1024);
-    return out;
-}
-
 /* --- facts --- */
 
 static json_t *facts_of(const json_t *checks, const char *check)

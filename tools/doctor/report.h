@@ -41,9 +41,6 @@ const char *doctor_fact_text(const doctor *d, const char *check, const char *nam
 /* A new JSON string, cleaned. */
 json_t *doctor_json_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* "12.5 GiB". A static buffer: one expression may use four results. */
-const char *doctor_size_text(uint64_t bytes);
-
 /* Parse a report that another rank sent. NULL unless it is an object of printable text, no deeper
  * than reports are. Its fields may still be missing or of another type. */
 json_t *doctor_report_read(const void *text, uint64_t bytes);

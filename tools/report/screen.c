@@ -205,12 +205,11 @@ static void put_times(screen *s, const json_t *run)
 
 static void put_memory(screen *s, const json_t *run)
 {
-    char planned[32], resident[32], sent[32];
     const double r = last(run, "resident_bytes");
     if (isfinite(r))
         row(s, "memory", "%s planned, %s resident; %s sent a step",
-            view_bytes(last(run, "peak_bytes"), planned), view_bytes(r, resident),
-            view_bytes(last(run, "comm_bytes"), sent));
+            mem_size(last(run, "peak_bytes")).text, mem_size(r).text,
+            mem_size(last(run, "comm_bytes")).text);
 }
 
 uint32_t report_screen(const json_t *run, uint32_t width, int blocks, FILE *to)

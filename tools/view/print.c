@@ -4,18 +4,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-const char *view_bytes(double v, char out[32])
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    int u = 0;
-    while (v >= 1024 && u < 4) {
-        v /= 1024;
-        u++;
-    }
-    snprintf(out, 32, u ? "%.1f %s" : "%.0f %s", v, units[u]);
-    return out;
-}
-
 void view_mesh_axis(const spec *s, uint32_t a, char *text, size_t capacity)
 {
     const spec_link *l = &s->links[s->axis_link[a]];
@@ -41,11 +29,10 @@ static void print_mesh(const plan *p, FILE *to)
 /* Print what a periodic list sends, averaged over its period. */
 static bool print_list_sent(const plan *p, const plan_periodic_list *x, uint32_t kind, FILE *to)
 {
-    char t[2][32];
     const uint64_t sent = view_traffic_of(p, &x->l, kind, VIEW_ANY, VIEW_ANY).sent;
     if (sent)
         fprintf(to, "  %-14s %12s  (list %s: %s every %u step%s)\n", sched_kind_word(kind),
-                view_bytes(sent / x->every, t[0]), x->l.name, view_bytes(sent, t[1]), x->every,
+                mem_size(sent / x->every).text, x->l.name, mem_size(sent).text, x->every,
                 x->every == 1 ? "" : "s");
     return sent != 0;
 }
@@ -53,30 +40,28 @@ static bool print_list_sent(const plan *p, const plan_periodic_list *x, uint32_t
 /* How many collectives of a kind a step has along each mesh axis, with their bytes. */
 static void print_along(const plan *p, uint32_t kind, FILE *to)
 {
-    char t[32];
     const char *before = "  ";
     for (uint32_t a = 0; a < p->spec->mesh.n; a++) {
         const view_traffic x = view_traffic_of(p, &p->step, kind, a, VIEW_ANY);
         if (!x.starts)
             continue;
         fprintf(to, "%s%s %u x, %s", before, p->spec->mesh.name[a], x.starts,
-                view_bytes(x.sent, t));
+                mem_size(x.sent).text);
         before = "; ";
     }
 }
 
 static void print_sent(const plan *p, FILE *to)
 {
-    char t[32];
     bool any = false;
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++) {
         const view_traffic x = view_traffic_of(p, &p->step, k, VIEW_ANY, VIEW_ANY);
         if (!x.sent)
             continue;
-        fprintf(to, "  %-14s %12s", sched_kind_word(k), view_bytes(x.sent, t));
+        fprintf(to, "  %-14s %12s", sched_kind_word(k), mem_size(x.sent).text);
         print_along(p, k, to);
         if (x.plain != x.sent)
-            fprintf(to, "  (not compressed: %s)", view_bytes(x.plain, t));
+            fprintf(to, "  (not compressed: %s)", mem_size(x.plain).text);
         fprintf(to, "\n");
         any = true;
     }
@@ -90,7 +75,6 @@ static void print_sent(const plan *p, FILE *to)
 static void print_saved(const plan_set *set, FILE *to)
 {
     uint64_t max = 0;
-    char t[32];
     for (uint32_t r = 0; r < set->spec->ranks && set->spec->want == SPEC_TRAIN; r++) {
         const uint64_t bytes = plan_saved_bytes(plan_of(set, r), r);
         max = bytes > max ? bytes : max;
@@ -99,7 +83,7 @@ static void print_saved(const plan_set *set, FILE *to)
         fprintf(to,
                 "\ncheckpoint   %s a rank at most; checkpoint.async copies as much to the host, "
                 "beside the peak\n",
-                view_bytes(max, t));
+                mem_size(max).text);
 }
 
 static void print_groups(const plan *p, FILE *to)
@@ -112,7 +96,6 @@ static void print_groups(const plan *p, FILE *to)
 
 static void print_intervals(const plan *p, FILE *to)
 {
-    char t[32];
     for (uint32_t i = 0; i < p->intervals.n; i++) {
         const plan_interval *x = &p->intervals.at[i];
         fprintf(to, "%s updates %u parameters (%" PRIu64 " elements a rank) ", x->owner, x->params,
@@ -122,14 +105,13 @@ static void print_intervals(const plan *p, FILE *to)
         if (x->from)
             fprintf(to, "%safter step %" PRIu64, x->every > 1 ? " " : "", x->from);
         fprintf(to, "; %s of the bytes are sent in these steps only\n",
-                view_bytes(view_traffic_of(p, &p->step, VIEW_ANY, VIEW_ANY, 1 + i).sent, t));
+                mem_size(view_traffic_of(p, &p->step, VIEW_ANY, VIEW_ANY, 1 + i).sent).text);
     }
 }
 
 void view_print(const plan_set *set, FILE *to)
 {
     const plan *p = &set->at[0];
-    char t[6][32];
     fprintf(to, "model        %" PRIu64 " parameters\n", p->param_elements);
     fprintf(to, "mesh         ");
     print_mesh(p, to);
@@ -141,22 +123,21 @@ void view_print(const plan_set *set, FILE *to)
     fprintf(to, "segments     %u, %u instructions, %u kernels\n", p->segments.n, p->instrs.n,
             p->kernels.n);
     if (p->residual_bytes)
-        fprintf(to, "compression  keeps %s a rank, part of %s\n",
-                view_bytes(p->residual_bytes, t[0]), p->bytes.host ? "host memory" : "comm");
+        fprintf(to, "compression  keeps %s a rank, part of %s\n", mem_size(p->residual_bytes).text,
+                p->bytes.host ? "host memory" : "comm");
     if (p->changes)
         fprintf(to, "note         results depend on the layout:\n%s\n", p->changes);
     fprintf(to, "\n%5s %12s %12s %12s %12s %12s %12s\n", "rank", "params", "grads", "state",
             "activations", "comm", "peak");
     for (uint32_t r = 0; r < p->spec->ranks; r++) {
         const plan_bytes *b = &plan_of(set, r)->bytes;
-        fprintf(to, "%5u %12s %12s %12s %12s %12s %12s\n", r, view_bytes(b->params, t[0]),
-                view_bytes(b->grads, t[1]), view_bytes(b->state, t[2]),
-                view_bytes(b->activations, t[3]), view_bytes(b->comm, t[4]),
-                view_bytes(b->peak, t[5]));
+        fprintf(to, "%5u %12s %12s %12s %12s %12s %12s\n", r, mem_size(b->params).text,
+                mem_size(b->grads).text, mem_size(b->state).text, mem_size(b->activations).text,
+                mem_size(b->comm).text, mem_size(b->peak).text);
     }
     if (p->bytes.host)
         fprintf(to, "\nhost memory  %s a rank, through which all sent data passes\n",
-                view_bytes(p->bytes.host, t[0]));
+                mem_size(p->bytes.host).text);
     print_saved(set, to);
     for (uint32_t i = 0; i < set->n; i++) {
         if (set->n > 1)

@@ -22,9 +22,6 @@ typedef struct view_traffic {
 view_traffic view_traffic_of(const plan *p, const plan_list *l, uint32_t kind, uint32_t mesh_axis,
                              uint32_t interval);
 
-/* "35.7 MiB". [any] */
-const char *view_bytes(double bytes, char out[32]);
-
 /* A mesh axis with its transport: "dp 4 over shm+tcp", "tp 1". [any] */
 #define PLAN_AXIS_TEXT 256u /* room for it */
 void view_mesh_axis(const spec *s, uint32_t a, char *text, size_t capacity);

@@ -118,9 +118,8 @@ static enum doctor_level fit(int registers, int64_t locked, const char *what)
 
 TEST(locked_memory_of_a_job)
 {
-    assert_int_equal(
-        fit(1, 65536, "a rank needs 2.0 GiB of locked memory, and its limit is 64 KiB"),
-        DOCTOR_PROBLEM);
+    assert_int_equal(fit(1, 65536, "a rank needs 2 GiB of locked memory, and its limit is 64 KiB"),
+                     DOCTOR_PROBLEM);
     assert_int_equal(fit(0, 65536, ""), DOCTOR_OK);
     assert_int_equal(fit(1, INT64_MAX, ""), DOCTOR_OK);
 }

@@ -90,7 +90,7 @@ static void report_plan(doctor *d, const run_prepared *p)
     const weft_device_table *device = s->device.c->table;
     const char *threads = config_raw(p->cfg, "device.threads");
     doctor_add_line(d, "%u rank%s, with an arena of up to %s each", s->ranks,
-                    s->ranks == 1 ? "" : "s", doctor_size_text(p->plans.peak));
+                    s->ranks == 1 ? "" : "s", mem_size(p->plans.peak).text);
     if (s->comm_choice)
         doctor_add_line(d, "%s", s->comm_choice);
     if (s->comm_why)
@@ -158,14 +158,14 @@ static void fit_memory(doctor *d, int64_t here, int64_t peak)
         of = "the kernel will promise";
     }
     const double need = (double)here * (double)peak;
-    const char *all = doctor_size_text(need < 1e18 ? (uint64_t)need : 1ull << 59);
-    doctor_add_line(d, "memory: %s of the %s that %s", all, doctor_size_text((uint64_t)free), of);
+    const mem_size_text all = mem_size(need);
+    doctor_add_line(d, "memory: %s of the %s that %s", all.text, mem_size(free).text, of);
     if (need <= 0.9 * (double)free)
         return;
     doctor_add_finding(d, need > (double)free ? DOCTOR_PROBLEM : DOCTOR_WARNING,
                        "%" PRId64 " rank%s with %s each need %s of the %s that %s", here,
-                       here == 1 ? "" : "s", doctor_size_text((uint64_t)peak), all,
-                       doctor_size_text((uint64_t)free), of);
+                       here == 1 ? "" : "s", mem_size(peak).text, all.text, mem_size(free).text,
+                       of);
     doctor_add_reason(d, "Each rank writes its whole arena before the first step. Without enough "
                          "memory the rank fails there, or the kernel kills a process.");
     doctor_add_command(
@@ -230,7 +230,7 @@ static void fit_locked(doctor *d, int64_t peak)
     if (!doctor_fact_number(d, "job", "registers", 0) || peak <= may)
         return;
     doctor_add_finding(d, DOCTOR_PROBLEM, "a rank needs %s of locked memory, and its limit is %s",
-                       doctor_size_text((uint64_t)peak), doctor_size_text((uint64_t)may));
+                       mem_size(peak).text, mem_size(may).text);
     doctor_add_reason(d, "The transport registers the arena with its device, and the kernel "
                          "refuses that above the limit.");
     doctor_add_command(d,
@@ -286,7 +286,7 @@ static void fit_disk(doctor *d)
         return;
     doctor_add_finding(d, DOCTOR_WARNING,
                        "%.0f checkpoints of %s need more than the %s that are free in %s", n,
-                       doctor_size_text((uint64_t)each), doctor_size_text((uint64_t)free), path);
+                       mem_size(each).text, mem_size(free).text, path);
     doctor_add_reason(d,
                       "The run ends when a checkpoint cannot be written; earlier ones stay intact. "
                       "If the folder is local to each machine, each holds only its own part.");

@@ -35,9 +35,9 @@ static bool may_lock_anything(const doctor *d)
            strtoull(caps, NULL, 16) >> CAP_IPC_LOCK_BIT & 1;
 }
 
-static const char *lock_text(int64_t bytes)
+static mem_size_text lock_text(int64_t bytes)
 {
-    return bytes == INT64_MAX ? "unlimited" : doctor_size_text((uint64_t)bytes);
+    return bytes == INT64_MAX ? (mem_size_text){"unlimited"} : mem_size((double)bytes);
 }
 
 static void assess_locked(doctor *d, const int64_t lock[2])
@@ -45,7 +45,8 @@ static void assess_locked(doctor *d, const int64_t lock[2])
     const char *const *rdma = doctor_list_folder(d, "/sys/class/infiniband");
     if (!*rdma || lock[0] >= (int64_t)1 << 30)
         return;
-    doctor_add_finding(d, DOCTOR_WARNING, "the limit of locked memory is %s", lock_text(lock[0]));
+    doctor_add_finding(d, DOCTOR_WARNING, "the limit of locked memory is %s",
+                       lock_text(lock[0]).text);
     doctor_add_reason(d,
                       "%s needs registered memory, which is locked: the whole arena of a rank. A "
                       "larger arena than the limit is refused when the job starts. (In a service: "
@@ -67,7 +68,7 @@ void doctor_check_limits(doctor *d)
     if (locks && may_lock_anything(d))
         lock[0] = lock[1] = INT64_MAX;
     if (locks) {
-        doctor_add_line(d, "locked memory: %s", lock_text(lock[0]));
+        doctor_add_line(d, "locked memory: %s", lock_text(lock[0]).text);
         doctor_add_number(d, "locked", lock[0]);
         assess_locked(d, lock);
     }
@@ -203,7 +204,7 @@ void doctor_check_container(doctor *d)
     if (g.cpus > 0)
         snprintf(time, sizeof time, "a quota of %.2f CPUs", g.cpus);
     if (g.memory)
-        snprintf(memory, sizeof memory, "%s of memory", doctor_size_text(g.memory));
+        snprintf(memory, sizeof memory, "%s of memory", mem_size(g.memory).text);
     doctor_add_line(d, "may use %s and %s", time, memory);
     if (g.cpus > 0)
         doctor_add_number(d, "thousandths", (int64_t)(g.cpus * 1000 < 1e15 ? g.cpus * 1000 : 1e15));

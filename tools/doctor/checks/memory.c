@@ -14,7 +14,7 @@ static void assess_swap(doctor *d, uint64_t total, uint64_t swap, uint64_t swap_
 {
     if (swap_free > swap || swap - swap_free <= total / 50)
         return;
-    doctor_add_finding(d, DOCTOR_NOTE, "%s of swap are in use", doctor_size_text(swap - swap_free));
+    doctor_add_finding(d, DOCTOR_NOTE, "%s of swap are in use", mem_size(swap - swap_free).text);
     doctor_add_reason(d, "The machine has run out of memory before. A rank with swapped pages "
                          "waits for the disk, and all others wait for it.");
     doctor_add_command(d,
@@ -47,7 +47,7 @@ void doctor_check_memory(doctor *d)
     }
     bool swaps = doctor_read_bytes(d, MEMINFO, "SwapTotal", &swap) && swap &&
                  doctor_read_bytes(d, MEMINFO, "SwapFree", &swap_free);
-    doctor_add_line(d, "%s, %s available, %s", doctor_size_text(total), doctor_size_text(available),
+    doctor_add_line(d, "%s, %s available, %s", mem_size(total).text, mem_size(available).text,
                     swaps ? "with swap" : "no swap");
     doctor_add_number(d, "total", (int64_t)total);
     doctor_add_number(d, "available", (int64_t)available);
@@ -83,12 +83,12 @@ static void assess_reserved(doctor *d)
         !doctor_read_bytes(d, MEMINFO, "Hugepagesize", &size) ||
         !doctor_read_bytes(d, MEMINFO, "MemTotal", &total) || !size || unused > UINT64_MAX / size)
         return;
-    doctor_add_line(d, "%s reserved as huge pages, %s of it unused", doctor_size_text(pages * size),
-                    doctor_size_text(unused * size));
+    doctor_add_line(d, "%s reserved as huge pages, %s of it unused", mem_size(pages * size).text,
+                    mem_size(unused * size).text);
     if (unused * size <= total / 20)
         return;
     doctor_add_finding(d, DOCTOR_NOTE, "%s of memory are reserved as huge pages that are unused",
-                       doctor_size_text(unused * size));
+                       mem_size(unused * size).text);
     doctor_add_reason(
         d, "weft uses transparent huge pages; reserved pages are not available to other programs.");
     doctor_add_command(d, "sudo sysctl vm.nr_hugepages=%llu", (unsigned long long)(pages - unused));
@@ -140,10 +140,9 @@ void doctor_check_shared(doctor *d)
         known = true;
         size = (uint64_t)s.f_blocks * s.f_frsize;
         unused = (uint64_t)s.f_bavail * s.f_frsize;
-        doctor_add_line(d, "/dev/shm: %s, %s free", doctor_size_text(size),
-                        doctor_size_text(unused));
+        doctor_add_line(d, "/dev/shm: %s, %s free", mem_size(size).text, mem_size(unused).text);
     } else if (known) {
-        doctor_add_line(d, "/dev/shm: %s", doctor_size_text(size));
+        doctor_add_line(d, "/dev/shm: %s", mem_size(size).text);
     } else {
         doctor_add_unknown(d, "/dev/shm: default size of half the memory, or absent");
     }
@@ -153,7 +152,7 @@ void doctor_check_shared(doctor *d)
     if (size >= 512u << 20)
         return;
     doctor_add_finding(d, gpus ? DOCTOR_WARNING : DOCTOR_NOTE, "/dev/shm has only %s",
-                       doctor_size_text(size));
+                       mem_size(size).text);
     doctor_add_reason(d, "weft's own arenas are not limited by it. NCCL and MPI put their buffers "
                          "there and end with a bus error when it is full.");
     doctor_add_command(d, "sudo mount -o remount,size=8G /dev/shm  # docker run --shm-size=8g ...");

@@ -179,8 +179,7 @@ static void assess_buffers(doctor *d, int64_t in, int64_t out, int64_t speed)
     doctor_add_finding(
         d, DOCTOR_NOTE,
         "a TCP connection may buffer %s; %g Gbit/s with a round trip of %g ms needs %s",
-        doctor_size_text((uint64_t)least), (double)speed / 1000, ROUND_TRIP_MS,
-        doctor_size_text((uint64_t)in_flight));
+        mem_size(least).text, (double)speed / 1000, ROUND_TRIP_MS, mem_size(in_flight).text);
     doctor_add_reason(
         d, "The bytes in flight on one connection are limited by its buffer, which limits its "
            "speed over long distances. Within a rack the round trip is shorter.");
@@ -201,8 +200,8 @@ void doctor_check_sockets(doctor *d)
         doctor_add_unknown(d, "not reported by the kernel");
         return;
     }
-    doctor_add_line(d, "buffers up to %s in, %s out; congestion control %s",
-                    doctor_size_text((uint64_t)in), doctor_size_text((uint64_t)out), how);
+    doctor_add_line(d, "buffers up to %s in, %s out; congestion control %s", mem_size(in).text,
+                    mem_size(out).text, how);
     doctor_add_number(d, "in", in);
     doctor_add_number(d, "out", out);
     doctor_add_text(d, "congestion", "%s", how);

@@ -52,11 +52,11 @@ static void report_processors(doctor *d, hwloc_topology_t t)
     char shared[64] = "";
     if (l3)
         snprintf(shared, sizeof shared, ", L3 %s for each %d cores",
-                 doctor_size_text(cache(t, HWLOC_OBJ_L3CACHE)), cores / l3);
+                 mem_size(cache(t, HWLOC_OBJ_L3CACHE)).text, cores / l3);
     doctor_add_line(d, "%d package%s, %d cores, %d CPUs; L1 %s, L2 %s%s", packages,
                     packages == 1 ? "" : "s", cores, cpus,
-                    doctor_size_text(cache(t, HWLOC_OBJ_L1CACHE)),
-                    doctor_size_text(cache(t, HWLOC_OBJ_L2CACHE)), shared);
+                    mem_size(cache(t, HWLOC_OBJ_L1CACHE)).text,
+                    mem_size(cache(t, HWLOC_OBJ_L2CACHE)).text, shared);
     doctor_add_number(d, "packages", packages);
     doctor_add_number(d, "cores", cores);
     doctor_add_number(d, "cpus", cpus);
@@ -73,7 +73,7 @@ static void report_numa_nodes(doctor *d, hwloc_topology_t t)
         char cpus[128];
         hwloc_bitmap_list_snprintf(cpus, sizeof cpus, o->cpuset);
         doctor_add_line(d, "node %u: CPUs %s, %s", o->os_index, *cpus ? cpus : "none",
-                        doctor_size_text(bytes));
+                        mem_size(bytes).text);
         full += bytes > 0;
         if (!bytes && *cpus) {
             empty++;
