@@ -67,6 +67,7 @@ class Sweep(started.Case):
         self.assertEqual(len(table), len(rows))
         for r, line in zip(rows, table):
             self.assertEqual(line["status"], r["status"])
+            self.assertEqual(int(line["combination"]), r["number"])
             self.assertEqual(line["parallel.strategy"], r["values"]["parallel.strategy"])
             self.assertNotIn(None, line)
             self.assertEqual(line["loss_agrees"], "")

@@ -11,7 +11,7 @@ from swept import w
 PLUGINS = os.environ.get("WEFT_TEST_PLUGINS", "")
 
 # 45 combinations: 4 of one rank, the others of 2 to 4, none refused. On one rank both transports
-# are the same job, so 43 run. One of them is planted: its transport sends 300 kB a second.
+# are the same job, so 43 run. One of them is planted: its transport sends 100 kB a second.
 LAYOUTS = " | ".join(
     ["{strategy = none, ranks = 1}"] +
     [f"{{strategy = dp, dp = {n}}}" for n in (2, 4)] +
@@ -20,7 +20,7 @@ LAYOUTS = " | ".join(
      "{strategy = pp, tp, pp = 2, tp = 2}", "{strategy = pp, pp = 2, schedule = fthenb}",
      "{strategy = pp, pp = 3, schedule = fthenb}"])
 THROTTLE = ("{plugin = acme.throttle, comm.acme.throttle.inner = tcp, "
-            "comm.acme.throttle.rate = 300000}")
+            "comm.acme.throttle.rate = 100000}")
 FORTY = f"""repeats = 3
 parallel = {LAYOUTS}
 train.recompute = none, block

@@ -90,6 +90,8 @@ class GoesOn(swept.Case):
             self.assertAlmostEqual(r["efficiency"], ratio / r["ranks"], 9)
         table = [x.split() for x in out.split("\n\n")[0].splitlines()]
         self.assertEqual([x[0] for x in table], ["place", *map(str, places), "-", "-"])
+        self.assertEqual([x[1] for x in table][:1 + len(done)],
+                         ["combination", *(str(r["number"]) for r in done)])
 
     @w.again
     def test_killed_twice(self):

@@ -65,6 +65,7 @@ static bool is_ranks(const bench_sweep *s, uint32_t c)
 static void csv_row(FILE *f, const bench_sweep *s, const bench_sweep_row *r)
 {
     const char *asked = bench_sweep_value(s, r, SWEEP_RANKS);
+    fprintf(f, "%u,", r->number);
     for (uint32_t c = 0; c < s->ncolumns; c++)
         if (!is_ranks(s, c))
             csv_text(f, r->value[c] ? r->value[c] : "", false);
@@ -85,6 +86,7 @@ static weft_status write_csv(const bench_sweep *s, const char *path)
     FILE *f = fopen(path, "we");
     if (!f)
         return err_fail_errno(WEFT_IO, "%s cannot be written", path);
+    fputs("combination,", f);
     for (uint32_t c = 0; c < s->ncolumns; c++)
         if (!is_ranks(s, c))
             csv_text(f, s->column[c].key, false);

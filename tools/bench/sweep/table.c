@@ -30,14 +30,9 @@ const char *bench_sweep_label(bench_sweep *s, const bench_sweep_row *r)
     return *text ? text : "the one combination";
 }
 
-static char *human(bench_sweep *s, uint64_t bytes)
+static const char *human(bench_sweep *s, uint64_t bytes)
 {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double v = (double)bytes;
-    int u = 0;
-    for (; v >= 1024 && u < 4; u++)
-        v /= 1024;
-    return pool_printf(&s->pool, u ? "%.1f %s" : "%.0f %s", v, units[u]);
+    return pool_text(&s->pool, mem_size((double)bytes).text);
 }
 
 static const char *loss_word(bench_sweep *s, const bench_sweep_row *r)
@@ -97,7 +92,8 @@ static void fill_plan(bench_sweep *s, const bench_sweep_row *r, const char *out[
     out[4] = r->plan.sent ? human(s, r->plan.sent) : "nothing";
 }
 
-#define CELLS (1 + SWEEP_COLUMNS + NUMBERS) /* place, keys, numbers */
+#define KEYS 2u /* what stands before them: the place and the number of the combination */
+#define CELLS (KEYS + SWEEP_COLUMNS + NUMBERS)
 typedef struct grid {
     const char *(*cell)[CELLS];  /* [row][column]; NULL from a reason on */
     const bench_sweep_row **row; /* [row]; that of the heads is NULL */
@@ -124,16 +120,16 @@ static void fill_row(bench_sweep *s, grid *g, uint32_t i)
 {
     const bench_sweep_row *r = g->row[i];
     const char **cell = g->cell[i];
-    cell[0] = !r                        ? (g->plan ? "combination" : "place")
-              : g->plan                 ? pool_printf(&s->pool, "%u", r->number)
+    cell[0] = !r                        ? "place"
               : r->status == SWEEP_DONE ? pool_printf(&s->pool, "%u", r->standing.rank)
                                         : "-";
+    cell[1] = r ? pool_printf(&s->pool, "%u", r->number) : "combination";
     for (uint32_t c = 0; c < s->ncolumns; c++) {
         const bool ranks = !strcmp(s->column[c].key, SWEEP_RANKS);
-        cell[1 + c] = !r ? s->column[c].head : r->value[c] ? r->value[c] : "-";
+        cell[KEYS + c] = !r ? s->column[c].head : r->value[c] ? r->value[c] : "-";
         if (r && ranks && r->plan.ranks) /* also where a bundle leaves them to the sizes */
-            cell[1 + c] = pool_printf(&s->pool, "%u%s", r->plan.ranks,
-                                      bench_sweep_is_oversubscribed(r) ? "!" : "");
+            cell[KEYS + c] = pool_printf(&s->pool, "%u%s", r->plan.ranks,
+                                         bench_sweep_is_oversubscribed(r) ? "!" : "");
     }
     for (uint32_t k = g->keys; !r && k < g->columns; k++)
         cell[k] = g->plan ? plan_heads[k - g->keys] : heads[k - g->keys];
@@ -147,7 +143,7 @@ static void make_grid(bench_sweep *s, grid *g)
 {
     g->cell = pool_array(&s->pool, (uint64_t)s->rows.n + 1, sizeof *g->cell);
     g->row = pool_array(&s->pool, (uint64_t)s->rows.n + 1, sizeof *g->row);
-    g->keys = 1 + s->ncolumns;
+    g->keys = KEYS + s->ncolumns;
     g->columns = g->keys + (g->plan ? PLANNED : NUMBERS);
     for (uint32_t i = 0; i < s->rows.n; i++)
         g->row[i + 1] = &s->rows.at[i];
@@ -161,11 +157,14 @@ static void make_grid(bench_sweep *s, grid *g)
         }
 }
 
-/* The ranks have a column among the keys, or the key is the same in all rows. */
+/* A plan has no places; the key is the same in all rows; or the ranks have a column among the
+ * keys. */
 static bool is_hidden(const bench_sweep *s, const grid *g, uint32_t c)
 {
-    if (c >= 1 && c < g->keys)
-        return !s->column[c - 1].varies;
+    if (c < KEYS)
+        return g->plan && !c;
+    if (c < g->keys)
+        return !s->column[c - KEYS].varies;
     for (uint32_t i = 0; c == g->keys && i < s->ncolumns; i++)
         if (!strcmp(s->column[i].key, SWEEP_RANKS) && s->column[i].varies)
             return true;
@@ -176,7 +175,7 @@ static void print_row(const bench_sweep *s, const grid *g, uint32_t i)
 {
     const bench_sweep_row *r = g->row[i];
     for (uint32_t c = 0; c < g->columns && g->cell[i][c]; c++) {
-        const bool last = c + 1 == g->columns, key = c >= 1 && c < g->keys;
+        const bool last = c + 1 == g->columns, key = c >= KEYS && c < g->keys;
         if (is_hidden(s, g, c))
             continue;
         printf(key || last || c == g->keys + SENT ? "%-*s%s" : "%*s%s", last ? 0 : (int)g->width[c],
