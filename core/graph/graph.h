@@ -202,10 +202,9 @@ void graph_forget_producers(graph *g, const graph_node *nodes, uint32_t n);
 /* Set the placement of tensors that match `glob` along a named tensor axis (strategy.h, split). */
 weft_status graph_split(graph *g, const char *glob, const char *axis, uint32_t mesh_axis);
 
-/* Propagates placements through nodes [first, end) from their inputs. Where an op cannot take the
- * placement of an input, communication is inserted before it (place.c). Returns the new end in
- * *end. */
-weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end);
+/* Propagates placements through the nodes from `first` on, from their inputs. Where an op cannot
+ * take the placement of an input, communication is inserted before it (place.c). */
+weft_status graph_propagate(graph *g, uint32_t first);
 
 /* Replaces node `op` by what `emit` builds. Numbers and handles stay valid until
  * graph_apply_replacements(), which moves the replacements to their positions. */

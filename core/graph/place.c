@@ -334,12 +334,11 @@ static weft_status take_axis(visit *v)
 
 /* Explicit communication (comm()). An all-to-all needs parts: what backward gives it as a partial
  * sum is completed first. */
-static weft_status comm_node(graph *g, uint32_t *i, uint32_t *end)
+static weft_status comm_node(graph *g, uint32_t *i)
 {
     visit v = {g, *i, g->nodes.at[*i].mesh_axis, 0};
     weft_status st = g->nodes.at[*i].comm == WEFT_ALL_TO_ALL ? complete(&v, true) : WEFT_OK;
     *i = v.i;
-    *end += v.added;
     return st == WEFT_OK ? graph_place_comm(g, &g->nodes.at[*i]) : st;
 }
 
@@ -355,18 +354,17 @@ static void note_of_params(const graph *g, const graph_node *n)
         graph_tensor_at(g, n->out[k])->of_params = all;
 }
 
-weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end)
+weft_status graph_propagate(graph *g, uint32_t first)
 {
-    for (uint32_t i = first; i < *end; i++) {
+    for (uint32_t i = first; i < g->nodes.n; i++) {
         note_of_params(g, &g->nodes.at[i]);
-        weft_status st = g->nodes.at[i].comm ? comm_node(g, &i, end) : WEFT_OK;
+        weft_status st = g->nodes.at[i].comm ? comm_node(g, &i) : WEFT_OK;
         for (uint32_t a = 0; st == WEFT_OK && !g->nodes.at[i].comm && a < g->mesh->n; a++) {
             if (g->mesh->size[a] == 1)
                 continue;
             visit v = {g, i, a, 0};
             st = g->nodes.at[i].assign ? take_axis(&v) : propagate_axis(&v);
             i = v.i;
-            *end += v.added;
         }
         if (st != WEFT_OK)
             return st;

@@ -155,21 +155,20 @@ static weft_status make_list(plan_builder *b, const plan_list_edit *x, plan_list
     weft_status st = take_nodes(&m, x);
     if (st == WEFT_OK)
         st = assign_copies(&m);
-    uint32_t end = m.g.nodes.n;
-    for (uint32_t i = 0; st == WEFT_OK && i < end; i++)
+    for (uint32_t i = 0; st == WEFT_OK && i < m.g.nodes.n; i++)
         if (plan_scalar_assigned(&m.g, &m.g.nodes.at[i]))
             plan_scalar_save(b->p, graph_tensor_at(&m.g, m.g.nodes.at[i].out[0])->name,
                              SCALAR_OF_PLUGIN);
     graph_number_producers(&m.g, 0);
     if (st == WEFT_OK) {
-        st = graph_propagate(&m.g, 0, &end);
+        st = graph_propagate(&m.g, 0);
         if (st != WEFT_OK)
             err_context("list %s", x->name);
     }
     const plan_to_list_job what = {
         .name = pool_printf(&b->p->pool, "list %s", x->name), .find = find, .ctx = &m};
     if (st == WEFT_OK)
-        st = plan_graph_to_list(b, l, &m.g, 0, end, &what);
+        st = plan_graph_to_list(b, l, &m.g, 0, m.g.nodes.n, &what);
     graph_forget_producers(&m.g, m.g.nodes.at, m.g.nodes.n);
     free(m.elsewhere);
     free(m.g.nodes.at);

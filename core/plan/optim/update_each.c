@@ -25,7 +25,6 @@ typedef struct param_class { /* parameters that share a graph */
     weft_place place[WEFT_MAX_MESH];
     plan_slices how; /* count 0: whole */
     plan_rule_key of;
-    uint32_t end;
     VEC(weft_tensor) states;
 } param_class;
 
@@ -98,7 +97,7 @@ static weft_status slice(param_class *k)
         sliced[t] = t == k->param || t == k->grad || (k->copy && t == k->copy) ||
                     (x->kind == WEFT_T_STATE && x->full && x->shape.rank);
     }
-    weft_status st = plan_slices_apply(&k->g, k->param, &k->how, sliced, &k->end);
+    weft_status st = plan_slices_apply(&k->g, k->param, &k->how, sliced);
     free(sliced);
     return st;
 }
@@ -118,9 +117,8 @@ static weft_status make(plan_builder *b, param_class *k)
         *vec_push(&k->states) = t;
         st = place_state(k, x);
     }
-    k->end = k->g.nodes.n;
     if (st == WEFT_OK)
-        st = graph_propagate(&k->g, 0, &k->end);
+        st = graph_propagate(&k->g, 0);
     return st == WEFT_OK && k->how.count ? slice(k) : st;
 }
 
@@ -236,7 +234,7 @@ weft_status plan_each_updates(plan_builder *b, plan_list *l)
         w[i] = (plan_to_list_work){
             &k->g,
             0,
-            k->end,
+            k->g.nodes.n,
             {pool_printf(&b->p->pool, "update %s", p->name), k->gate, find, &f[i], p->name}};
     }
     for (uint32_t i = 0, done; st == WEFT_OK && i < n; i += done) {

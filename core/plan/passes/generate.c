@@ -22,9 +22,8 @@ static weft_status build(plan_builder *b, int64_t rows)
     weft_status st = plan_graph_build(b, b->g, &size, WEFT_MODEL_LOGITS, &b->result);
     if (st == WEFT_OK && rows > 1)
         st = graph_cached_check(b->g, rows);
-    uint32_t end = b->g->nodes.n;
     if (st == WEFT_OK)
-        st = graph_propagate(b->g, 0, &end);
+        st = graph_propagate(b->g, 0);
     return st == WEFT_OK ? graph_cached_make(b->g, b->p->spec->sequence) : st;
 }
 

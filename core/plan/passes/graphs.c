@@ -148,8 +148,7 @@ weft_status plan_pass_forward(plan_builder *b)
                                    (double)b->p->spec->batch, &b->result);
     if (st == WEFT_OK)
         st = sum_loss(b->g, b->result);
-    uint32_t end = b->g->nodes.n;
-    return st == WEFT_OK ? graph_propagate(b->g, 0, &end) : st;
+    return st == WEFT_OK ? graph_propagate(b->g, 0) : st;
 }
 
 /* The mesh axes over which the loss is a partial sum. */
@@ -164,9 +163,8 @@ weft_status plan_pass_backward(plan_builder *b)
 {
     const uint32_t forward = b->g->nodes.n;
     weft_status st = graph_backward(b->g, b->result);
-    uint32_t end = b->g->nodes.n;
     if (st == WEFT_OK)
-        st = graph_propagate(b->g, forward, &end);
+        st = graph_propagate(b->g, forward);
     if (st == WEFT_OK)
         note_loss_axes(b);
     return st;
@@ -182,9 +180,8 @@ weft_status plan_pass_eval(plan_builder *b)
         st = plan_pass_check_axes(b);
     if (st == WEFT_OK)
         st = sum_loss(b->g, b->result);
-    uint32_t end = b->g->nodes.n;
     if (st == WEFT_OK)
-        st = graph_propagate(b->g, 0, &end);
+        st = graph_propagate(b->g, 0);
     if (st == WEFT_OK && b->p->spec->want == SPEC_EVAL)
         note_loss_axes(b);
     return st;
@@ -194,7 +191,6 @@ weft_status plan_pass_logits(plan_builder *b)
 {
     const double batch = (double)b->p->spec->micro_batch * b->p->dp_size;
     weft_status st = forward_graph(b, b->g, b->p->dp_size, WEFT_MODEL_LOGITS, batch, &b->result);
-    uint32_t end = b->g->nodes.n;
     b->live.result = b->result;
-    return st == WEFT_OK ? graph_propagate(b->g, 0, &end) : st;
+    return st == WEFT_OK ? graph_propagate(b->g, 0) : st;
 }
