@@ -235,19 +235,19 @@ void graph_recompute(graph *g);
 /* After that: a block's backward does not gather twice what recomputation already gathers. */
 void graph_share_gathers(graph *g);
 
-/* Join elementwise nodes [first, end) into one program. Inputs and outputs receive the tensors that
- * the program reads and writes; fails with WEFT_UNSUPPORTED when a node is not elementwise. */
+/* Elementwise nodes joined into one program, and the tensors that it reads and writes. */
 typedef struct graph_fused {
     weft_ew_program program;
     weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
     uint32_t nin, nout;
 } graph_fused;
 bool graph_fused_fits(const graph_fused *f); /* devices have registers and steps for it */
-weft_status graph_fuse(graph *g, uint32_t first, uint32_t end, weft_tensor gate, graph_fused *out);
 
-/* The same; results [tensor] that are wanted outside become outputs, too. */
-weft_status graph_fuse_wanted(graph *g, uint32_t first, uint32_t end, weft_tensor gate,
-                              const bool *wanted, graph_fused *out);
+/* Join `nodes`, whose tensors are those of `g`; what they assign is written, and results [tensor]
+ * that are wanted outside (NULL: none are). The program's memory is that of the pool.
+ * WEFT_UNSUPPORTED: a node is not elementwise. */
+weft_status graph_fuse(const graph *g, const graph_nodes *nodes, weft_tensor gate,
+                       const bool *wanted, pool *memory, graph_fused *out);
 
 /* '*' matches any run of characters; alternatives are separated by '|'. One that begins with '!'
  * takes away what it matches, wherever it stands; those alone match all but that. */

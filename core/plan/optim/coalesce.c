@@ -186,9 +186,8 @@ weft_status plan_graphs_to_list(plan_builder *b, plan_list *l, const plan_to_lis
     return lower(b, l, w, n, true, done);
 }
 
-weft_status plan_graph_to_list(plan_builder *b, plan_list *l, graph *g, uint32_t first,
-                               uint32_t end, const plan_to_list_job *what)
+weft_status plan_graph_to_list(plan_builder *b, plan_list *l, const plan_to_list_work *w)
 {
     uint32_t done;
-    return lower(b, l, &(plan_to_list_work){g, first, end, *what}, 1, false, &done);
+    return lower(b, l, w, 1, false, &done);
 }

@@ -25,12 +25,11 @@ static uint64_t capacity(const graph *g, weft_tensor t)
 }
 
 /* Does a later node read the target of assignment `at`? */
-static bool read_later(const graph *g, uint32_t at, uint32_t end)
+static bool read_later(const graph_nodes *nodes, uint32_t at)
 {
-    weft_tensor to = g->nodes.at[at].out[0];
-    for (uint32_t i = at + 1; i < end; i++)
-        for (uint32_t k = 0; k < g->nodes.at[i].nin; k++)
-            if (g->nodes.at[i].in[k] == to)
+    for (uint32_t i = at + 1; i < nodes->n; i++)
+        for (uint32_t k = 0; k < nodes->at[i].nin; k++)
+            if (nodes->at[i].in[k] == nodes->at[at].out[0])
                 return true;
     return false;
 }
@@ -48,22 +47,22 @@ bool plan_graph_to_list_sums_number(const plan_to_list *s, const graph_node *n)
             return false;
     }
     uint32_t readers = 0;
-    for (uint32_t i = 0; i < s->g->nodes.n; i++)
-        for (uint32_t k = 0; k < s->g->nodes.at[i].nin; k++)
-            readers += s->g->nodes.at[i].in[k] == n->in[0];
+    for (uint32_t i = 0; i < s->nodes->n; i++)
+        for (uint32_t k = 0; k < s->nodes->at[i].nin; k++)
+            readers += s->nodes->at[i].in[k] == n->in[0];
     return readers == 1;
 }
 
 /* The level of each node: how many dependent sums of numbers come before it. An assignment comes
  * after all earlier readers of its target. */
-static uint32_t *find_levels(const plan_to_list *s, uint32_t first, uint32_t end)
+static uint32_t *find_levels(const plan_to_list *s)
 {
-    uint32_t *level = mem_alloc((end - first) * sizeof *level + 1);
+    uint32_t *level = mem_alloc(s->nodes->n * sizeof *level + 1);
     uint32_t *made = mem_alloc((s->g->tensors.n + 1) * sizeof *made); /* [tensor] */
     uint32_t *read = mem_alloc((s->g->tensors.n + 1) * sizeof *read);
-    for (uint32_t i = first; i < end; i++) {
-        const graph_node *n = &s->g->nodes.at[i];
-        uint32_t *mine = &level[i - first];
+    for (uint32_t i = 0; i < s->nodes->n; i++) {
+        const graph_node *n = &s->nodes->at[i];
+        uint32_t *mine = &level[i];
         for (uint32_t k = 0; k < n->nin; k++)
             *mine = made[n->in[k]] > *mine ? made[n->in[k]] : *mine;
         if (n->assign && read[n->out[0]] > *mine)
@@ -79,21 +78,20 @@ static uint32_t *find_levels(const plan_to_list *s, uint32_t first, uint32_t end
 }
 
 /* Order the nodes by level, sums of numbers last in each; then the deferred assignments. */
-static void put_in_order(plan_to_list *s, uint32_t first, uint32_t end, bool by_levels)
+static void put_in_order(plan_to_list *s, bool by_levels)
 {
-    uint32_t *level = find_levels(s, first, end), levels = 1;
+    uint32_t *level = find_levels(s), levels = 1;
     if (!by_levels)
-        memset(level, 0, (end - first) * sizeof *level);
-    for (uint32_t i = first; i < end; i++)
-        levels = level[i - first] >= levels ? level[i - first] + 1 : levels;
+        memset(level, 0, s->nodes->n * sizeof *level);
+    for (uint32_t i = 0; i < s->nodes->n; i++)
+        levels = level[i] >= levels ? level[i] + 1 : levels;
     for (uint32_t step = 0; step <= 2 * levels; step++)
-        for (uint32_t i = first; i < end; i++) {
-            const graph_node *n = &s->g->nodes.at[i];
-            const bool late = n->assign && read_later(s->g, i, end);
-            const uint32_t mine = late ? 2 * levels
-                                  : by_levels
-                                      ? 2 * level[i - first] + plan_graph_to_list_sums_number(s, n)
-                                      : 0;
+        for (uint32_t i = 0; i < s->nodes->n; i++) {
+            const graph_node *n = &s->nodes->at[i];
+            const bool late = n->assign && read_later(s->nodes, i);
+            const uint32_t mine = late        ? 2 * levels
+                                  : by_levels ? 2 * level[i] + plan_graph_to_list_sums_number(s, n)
+                                              : 0;
             if (mine == step)
                 *vec_push(&s->order) = *n;
         }
@@ -347,12 +345,12 @@ void plan_graph_to_list_begin(plan_to_list *s, plan_builder *b, plan_list *l,
                               const plan_to_list_work *w, bool by_levels)
 {
     const uint64_t n = w->g->tensors.n + 1;
-    *s = (plan_to_list){.b = b, .l = l, .g = w->g, .job = &w->job};
+    *s = (plan_to_list){.b = b, .l = l, .g = w->g, .nodes = w->nodes, .job = &w->job};
     s->last = mem_alloc(n * sizeof *s->last);
     s->temp = mem_alloc(n * sizeof *s->temp);
     s->cell = mem_alloc(n * sizeof *s->cell);
     s->wanted = mem_alloc(n * sizeof *s->wanted);
-    put_in_order(s, w->first, w->end, by_levels);
+    put_in_order(s, by_levels);
     plan_runs_divide(s);
 }
 

@@ -23,15 +23,14 @@ typedef struct plan_to_list_job {
     const char *param; /* of an update: the parameter, whose random numbers are its own; or NULL */
 } plan_to_list_job;
 
-typedef struct plan_to_list_work { /* nodes [first, end) of a graph */
-    graph *g;
-    uint32_t first, end;
+typedef struct plan_to_list_work {
+    graph *g;                 /* the tensors */
+    const graph_nodes *nodes; /* those of the graph, or others of its tensors */
     plan_to_list_job job;
 } plan_to_list_work;
 
-/* Write the nodes [first, end) of `g` into the list. */
-weft_status plan_graph_to_list(plan_builder *b, plan_list *l, graph *g, uint32_t first,
-                               uint32_t end, const plan_to_list_job *what);
+/* Write the nodes into the list. */
+weft_status plan_graph_to_list(plan_builder *b, plan_list *l, const plan_to_list_work *w);
 
 /* Write the first graphs of `w`: as many as can be interleaved within the memory of the
  * micro-batches, at least one; *done is how many. Their sums of single numbers are coalesced. */
@@ -44,8 +43,9 @@ typedef struct plan_to_list {
     plan_builder *b;
     plan_list *l;
     graph *g;
+    const graph_nodes *nodes;
     const plan_to_list_job *job;
-    graph_nodes order; /* nodes; deferred assignments are last */
+    graph_nodes order; /* `nodes`; deferred assignments are last */
     uint32_t at;       /* next node in order */
     uint32_t *last;    /* [tensor] 1 + last run that reads it */
     uint32_t *run_of;  /* [node in order] */

@@ -73,13 +73,8 @@ static void find_readers(cutting *c)
 weft_status plan_runs_fuse(plan_to_list *s, uint32_t first, uint32_t end, pool *memory,
                            graph_fused *out)
 {
-    graph part = *s->g; /* the same tensors, the nodes of the run */
-    part.nodes.at = &s->order.at[first];
-    part.nodes.n = end - first;
-    part.pool = *memory;
-    const weft_status st = graph_fuse_wanted(&part, 0, end - first, s->job->gate, s->wanted, out);
-    *memory = part.pool;
-    return st;
+    const graph_nodes run = {&s->order.at[first], end - first, 0};
+    return graph_fuse(s->g, &run, s->job->gate, s->wanted, memory, out);
 }
 
 /* Whether nodes [first, end) are one program. */

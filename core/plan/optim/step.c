@@ -164,7 +164,7 @@ static weft_status end_scalars(plan_builder *b, plan_list *l, scalars *s, const 
 {
     graph_fused f;
     if (s->e.st == WEFT_OK)
-        s->e.st = graph_fuse(&s->g, 0, s->g.nodes.n, 0, &f);
+        s->e.st = graph_fuse(&s->g, &s->g.nodes, 0, NULL, &s->g.pool, &f);
     if (s->e.st == WEFT_OK)
         s->e.st = plan_emit_scalars(b->p, l, &s->g, &f, "scalars", name);
     graph_free(&s->g);

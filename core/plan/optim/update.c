@@ -34,7 +34,7 @@ static weft_status run_rule(plan_builder *b, group *k)
     weft_status st = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, &k->of, &k->gate);
     if (st != WEFT_OK)
         return st;
-    st = graph_fuse(&k->g, 0, k->g.nodes.n, k->gate, &k->f);
+    st = graph_fuse(&k->g, &k->g.nodes, k->gate, NULL, &k->g.pool, &k->f);
     if (st != WEFT_OK)
         err_context("update rule %s", b->p->spec->rule.c->name);
     return st;
@@ -134,8 +134,9 @@ static weft_status update_in_parts(plan_builder *b, plan_list *l, group *k, cons
         if (graph_tensor_at(&k->g, t)->shape.rank)
             graph_tensor_at(&k->g, t)->shape.axes[0].size = (int64_t)r->count;
     return plan_graph_to_list(
-        b, l, &k->g, 0, k->g.nodes.n,
-        &(plan_to_list_job){.name = r->name, .gate = k->gate, .find = find, .ctx = &f});
+        b, l,
+        &(plan_to_list_work){
+            &k->g, &k->g.nodes, {.name = r->name, .gate = k->gate, .find = find, .ctx = &f}});
 }
 
 /* Emit one call of the rule of `k` over a range. */

@@ -233,8 +233,7 @@ weft_status plan_each_updates(plan_builder *b, plan_list *l)
         f[i] = (finding){b, k, p};
         w[i] = (plan_to_list_work){
             &k->g,
-            0,
-            k->g.nodes.n,
+            &k->g.nodes,
             {pool_printf(&b->p->pool, "update %s", p->name), k->gate, find, &f[i], p->name}};
     }
     for (uint32_t i = 0, done; st == WEFT_OK && i < n; i += done) {
