@@ -182,7 +182,6 @@ static void free_built(plan_builder *b)
 {
     plan_update_free(b);
     plan_sync_free(b);
-    plan_liveness_free(&b->live);
     plan_zones_free(&b->zones);
     graph_free(b->g);
     plan_flat_free(b->f);

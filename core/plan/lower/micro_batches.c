@@ -163,8 +163,8 @@ static weft_status set_bases(plan_list_builder *w, const plan_block_pass *x,
     plan_builder *b = w->b;
     int own = plan_flat_block_of(b->f, b->g->blocks.at[x->block]);
     uint64_t slot = (uint64_t)x->block * w->micro_batches + x->micro_batch;
-    if (!x->backward && b->live.saved.at[x->block])
-        w->slot[slot] = plan_space_take(&b->zones.activations, b->live.saved.at[x->block]);
+    if (!x->backward && b->live.saved[x->block])
+        w->slot[slot] = plan_space_take(&b->zones.activations, b->live.saved[x->block]);
     for (uint32_t k = 0; k < r->ninout; k++) {
         weft_status st = inout_base(w, x, &r->inout[k], &bases[BASE_FIRST + k]);
         if (st != WEFT_OK)
@@ -192,8 +192,8 @@ static void give_back(plan_list_builder *w, const plan_block_pass *x, uint32_t a
                             graph_local_bytes(w->b->g, r->inout[k].tensor));
     }
     uint64_t slot = (uint64_t)x->block * w->micro_batches + x->micro_batch;
-    if ((x->backward || !w->train) && b->live.saved.at[x->block])
-        plan_space_give(&b->zones.activations, w->slot[slot], b->live.saved.at[x->block]);
+    if ((x->backward || !w->train) && b->live.saved[x->block])
+        plan_space_give(&b->zones.activations, w->slot[slot], b->live.saved[x->block]);
 }
 
 static weft_status emit_comm(plan_list_builder *w, const plan_block_pass *x, const plan_item *it,

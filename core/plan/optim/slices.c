@@ -257,11 +257,12 @@ weft_status plan_slices_apply(graph *g, weft_tensor param, const plan_slices *ho
                               const bool *sliced)
 {
     const uint32_t tensors = g->tensors.n + 1;
-    slicer x = {.g = g, .how = how};
-    x.slice = mem_alloc(tensors * sizeof *x.slice);
-    x.whole = mem_alloc(tensors * sizeof *x.whole);
-    x.was = mem_alloc(tensors * sizeof *x.was);
-    x.wanted = mem_alloc(tensors * sizeof *x.wanted);
+    slicer x = {.g = g,
+                .how = how,
+                .slice = pool_array(&g->pool, tensors, sizeof *x.slice),
+                .whole = pool_array(&g->pool, tensors, sizeof *x.whole),
+                .was = pool_array(&g->pool, tensors, sizeof *x.was),
+                .wanted = pool_array(&g->pool, tensors, sizeof *x.wanted)};
     find_flat(&x, param);
     for (weft_tensor t = 1; t < tensors; t++) {
         x.was[t] = *graph_tensor_at(g, t);
@@ -281,9 +282,5 @@ weft_status plan_slices_apply(graph *g, weft_tensor param, const plan_slices *ho
         graph_take_nodes(g, &x.nodes);
     else
         free(x.nodes.at);
-    free(x.slice);
-    free(x.whole);
-    free(x.was);
-    free(x.wanted);
     return st;
 }

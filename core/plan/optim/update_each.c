@@ -25,7 +25,8 @@ typedef struct param_class { /* parameters that share a graph */
     weft_place place[WEFT_MAX_MESH];
     plan_slices how; /* count 0: whole */
     plan_rule_key of;
-    VEC(weft_tensor) states;
+    weft_tensor *states; /* [nstates] */
+    uint32_t nstates;
 } param_class;
 
 struct each_state {
@@ -91,15 +92,13 @@ static weft_status place_state(const param_class *k, graph_tensor *x)
 /* Change the graph into one over slices. */
 static weft_status slice(param_class *k)
 {
-    bool *sliced = mem_alloc(k->g.tensors.n + 1);
+    bool *sliced = pool_array(&k->g.pool, k->g.tensors.n + 1, sizeof *sliced);
     for (weft_tensor t = 1; t <= k->g.tensors.n; t++) {
         const graph_tensor *x = graph_tensor_at(&k->g, t);
         sliced[t] = t == k->param || t == k->grad || (k->copy && t == k->copy) ||
                     (x->kind == WEFT_T_STATE && x->full && x->shape.rank);
     }
-    weft_status st = plan_slices_apply(&k->g, k->param, &k->how, sliced);
-    free(sliced);
-    return st;
+    return plan_slices_apply(&k->g, k->param, &k->how, sliced);
 }
 
 static weft_status make(plan_builder *b, param_class *k)
@@ -110,11 +109,12 @@ static weft_status make(plan_builder *b, param_class *k)
     if (b->f->compute != b->f->master)
         k->copy = add(k, "copy", WEFT_T_PARAM);
     weft_status st = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, &k->of, &k->gate);
+    k->states = pool_array(&k->g.pool, k->g.tensors.n, sizeof *k->states);
     for (weft_tensor t = 1; st == WEFT_OK && t <= k->g.tensors.n; t++) {
         graph_tensor *x = graph_tensor_at(&k->g, t);
         if (x->kind != WEFT_T_STATE)
             continue;
-        *vec_push(&k->states) = t;
+        k->states[k->nstates++] = t;
         st = place_state(k, x);
     }
     if (st == WEFT_OK)
@@ -127,15 +127,15 @@ static void add_states(plan_builder *b, const param_class *k, uint32_t i)
 {
     pool *p = &b->p->pool;
     b->rule->each->states[i] = b->f->own_states.n;
-    for (uint32_t n = 0; n < k->states.n; n++) {
-        const graph_tensor *x = graph_tensor_at(&k->g, k->states.at[n]);
+    for (uint32_t n = 0; n < k->nstates; n++) {
+        const graph_tensor *x = graph_tensor_at(&k->g, k->states[n]);
         plan_own_state *s = vec_push(&b->f->own_states);
         *s = (plan_own_state){.name = pool_text(p, plan_rule_suffix(x)),
                               .init = x->init ? pool_text(p, x->init) : NULL,
                               .param = i,
                               .sliced = k->how.count && x->full && x->shape.rank,
                               .whole = x->shape,
-                              .elements = graph_local_elements(&k->g, k->states.at[n])};
+                              .elements = graph_local_elements(&k->g, k->states[n])};
         memcpy(s->place, x->place, sizeof s->place);
         if (s->sliced) {
             s->whole = k->shape;
@@ -166,7 +166,7 @@ weft_status plan_each_prepare(plan_builder *b)
         }
         weft_status st = WEFT_OK;
         if (!e->of[i]) {
-            param_class *fresh = mem_alloc(sizeof *fresh);
+            param_class *fresh = pool_alloc(&b->p->pool, sizeof *fresh);
             *fresh = like;
             *vec_push(&e->classes) = e->of[i] = fresh;
             st = make(b, fresh);
@@ -190,9 +190,9 @@ static bool find_own_state(const finding *f, weft_tensor t, plan_tensor_place *o
 {
     const plan_flat *all = f->b->f;
     const uint32_t param = (uint32_t)(f->p - all->params.at);
-    for (uint32_t i = 0; i < f->k->states.n; i++) {
+    for (uint32_t i = 0; i < f->k->nstates; i++) {
         const plan_own_state *s = &all->own_states.at[f->b->rule->each->states[param] + i];
-        if (f->k->states.at[i] == t)
+        if (f->k->states[i] == t)
             *out = (plan_tensor_place){.at = s->offset, .dtype = s->whole.dtype};
     }
     return true;
@@ -224,8 +224,8 @@ static bool find(void *ctx, weft_tensor t, plan_tensor_place *out)
 weft_status plan_each_updates(plan_builder *b, plan_list *l)
 {
     const uint32_t n = b->f->params.n;
-    plan_to_list_work *w = mem_alloc(n * sizeof *w + 1);
-    finding *f = mem_alloc(n * sizeof *f + 1);
+    plan_to_list_work *w = pool_array(&b->g->pool, n, sizeof *w);
+    finding *f = pool_array(&b->g->pool, n, sizeof *f);
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < n; i++) { /* in reverse order */
         const plan_flat_param *p = &b->f->params.at[n - 1 - i];
@@ -247,18 +247,13 @@ weft_status plan_each_updates(plan_builder *b, plan_list *l)
             if (b->f->blocks.at[f[k].p->block].level)
                 st = plan_zero_updated(b, l, f[k].p->group);
     }
-    free(w);
-    free(f);
     return st;
 }
 
 void plan_each_free(plan_builder *b)
 {
-    for (uint32_t i = 0; b->rule->each && i < b->rule->each->classes.n; i++) {
+    for (uint32_t i = 0; b->rule->each && i < b->rule->each->classes.n; i++)
         graph_free(&b->rule->each->classes.at[i]->g);
-        free(b->rule->each->classes.at[i]->states.at);
-        free(b->rule->each->classes.at[i]);
-    }
     if (b->rule->each)
         free(b->rule->each->classes.at);
 }

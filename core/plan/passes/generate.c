@@ -64,7 +64,6 @@ weft_status plan_pass_prompt_list(plan_builder *b)
 weft_status plan_pass_decode(plan_builder *b)
 {
     graph_free(b->g);
-    plan_liveness_free(&b->live);
     return build(b, 1);
 }
 

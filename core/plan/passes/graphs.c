@@ -174,7 +174,6 @@ weft_status plan_pass_eval(plan_builder *b)
 {
     const double batch = (double)b->p->spec->micro_batch * b->p->dp_size;
     graph_free(b->g);
-    plan_liveness_free(&b->live);
     weft_status st = forward_graph(b, b->g, b->p->dp_size, WEFT_MODEL_EVAL, batch, &b->result);
     if (st == WEFT_OK)
         st = plan_pass_check_axes(b);
