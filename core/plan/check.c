@@ -28,6 +28,7 @@ typedef struct queue {                /* of one channel */
 } queue;
 
 typedef struct machine {
+    pool memory; /* of all arrays but the growing ones */
     const plan_set *set;
     const plan_list **lists; /* [stage] */
     uint32_t **nth;          /* [stage][collective] position in its channel's order */
@@ -198,9 +199,9 @@ static weft_status run(machine *m)
     return WEFT_OK;
 }
 
-static void open_queue(queue *q, uint32_t members)
+static void open_queue(machine *m, queue *q, uint32_t members)
 {
-    q->started = mem_alloc(members * sizeof *q->started);
+    q->started = pool_array(&m->memory, members, sizeof *q->started);
     q->members = q->behind = members;
 }
 
@@ -210,26 +211,25 @@ static void open_channel(machine *m, uint32_t number)
     const plan_channel *ch = &m->set->at[0].channels.at[number];
     queue *queues = &m->queues[number * (m->stages + 1)];
     for (uint32_t s = 0; s < m->stages; s++)
-        open_queue(&queues[1 + s], 1);
+        open_queue(m, &queues[1 + s], 1);
     if (m->set->stage_axis < 0 || ch->mesh_axis != (uint32_t)m->set->stage_axis)
         return;
     const uint32_t n = ch->coords ? ch->ncoords : m->stages;
-    m->me[number] = mem_alloc(m->stages * sizeof **m->me);
+    m->me[number] = pool_array(&m->memory, m->stages, sizeof **m->me);
     memset(m->me[number], 0xff, m->stages * sizeof **m->me);
     for (uint32_t i = 0; i < n; i++)
         m->me[number][ch->coords ? ch->coords[i] : i] = i;
-    open_queue(&queues[0], n);
+    open_queue(m, &queues[0], n);
 }
 
 /* Number each collective by its position in its channel's order; equal for all ranks of a plan. */
-static uint32_t *number_operations(const plan *p, const plan_list *l)
+static uint32_t *number_operations(machine *m, const plan *p, const plan_list *l)
 {
-    uint32_t *nth = mem_alloc(p->collectives.n * sizeof *nth + 1);
-    uint32_t *seen = mem_alloc(p->channels.n * sizeof *seen + 1);
+    uint32_t *nth = pool_array(&m->memory, p->collectives.n, sizeof *nth);
+    uint32_t *seen = pool_array(&m->memory, p->channels.n, sizeof *seen);
     for (uint32_t i = 0; i < l->entries.n; i++)
         if (l->entries.at[i].kind == ENTRY_START)
             nth[l->entries.at[i].what] = seen[p->collectives.at[l->entries.at[i].what].channel]++;
-    free(seen);
     return nth;
 }
 
@@ -243,31 +243,21 @@ static weft_status check_list(const plan_set *set, uint32_t which)
 {
     machine m = {.set = set, .stages = set->n, .channels = set->at[0].channels.n};
     const uint32_t queues = m.channels * (m.stages + 1);
-    m.lists = mem_alloc(set->n * sizeof *m.lists);
-    m.nth = mem_alloc(set->n * sizeof *m.nth);
+    m.lists = pool_array(&m.memory, set->n, sizeof *m.lists);
+    m.nth = pool_array(&m.memory, set->n, sizeof *m.nth);
     for (uint32_t i = 0; i < set->n; i++) {
         m.lists[i] = numbered(&set->at[i], which);
-        m.nth[i] = number_operations(&set->at[i], m.lists[i]);
+        m.nth[i] = number_operations(&m, &set->at[i], m.lists[i]);
     }
-    m.at = mem_alloc(m.stages * sizeof *m.at);
-    m.queues = mem_alloc(queues * sizeof *m.queues + 1);
-    m.me = mem_alloc(m.channels * sizeof *m.me + 1);
+    m.at = pool_array(&m.memory, m.stages, sizeof *m.at);
+    m.queues = pool_array(&m.memory, queues, sizeof *m.queues);
+    m.me = pool_array(&m.memory, m.channels, sizeof *m.me);
     for (uint32_t c = 0; c < m.channels; c++)
         open_channel(&m, c);
     weft_status st = run(&m);
-    for (uint32_t i = 0; i < queues; i++) {
+    for (uint32_t i = 0; i < queues; i++)
         free(m.queues[i].ops.at);
-        free(m.queues[i].started);
-    }
-    for (uint32_t c = 0; c < m.channels; c++)
-        free(m.me[c]);
-    for (uint32_t i = 0; i < set->n; i++)
-        free(m.nth[i]);
-    free(m.lists);
-    free(m.nth);
-    free(m.at);
-    free(m.queues);
-    free(m.me);
+    pool_free(&m.memory);
     return st;
 }
 

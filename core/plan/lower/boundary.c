@@ -51,10 +51,11 @@ typedef struct route {
     bool backward;
 } route;
 
-static route *find_routes(const plan_builder *b)
+static route *find_routes(plan_list_builder *w)
 {
+    const plan_builder *b = w->b;
     const graph *g = b->g;
-    route *r = mem_alloc((g->tensors.n + 1) * sizeof *r);
+    route *r = pool_array(&w->memory, g->tensors.n + 1, sizeof *r);
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const graph_node *n = &g->nodes.at[i];
         for (uint32_t k = 0; k < n->nout; k++) {
@@ -143,16 +144,15 @@ static void find_arrivals(plan_list_builder *w)
 weft_status plan_boundary_prepare(plan_list_builder *w)
 {
     const struct plan_stage_map *m = w->b->stages;
-    w->boundary = mem_alloc(sizeof *w->boundary);
+    w->boundary = pool_alloc(&w->memory, sizeof *w->boundary);
     if (m->axis < 0)
         return WEFT_OK;
     if (w->b->p->spec->mesh.size[m->axis] > 64)
         return err_fail(WEFT_UNSUPPORTED, "more than 64 stages");
-    route *r = find_routes(w->b);
+    const route *r = find_routes(w);
     for (weft_tensor t = 1; t <= w->b->g->tensors.n; t++)
         if (graph_tensor_at(w->b->g, t)->kind == WEFT_T_ACTIVATION && w->b->live.root[t] == t)
             add_transfers(w, t, &r[t]);
-    free(r);
     if (w->boundary->transfers.n)
         qsort(w->boundary->transfers.at, w->boundary->transfers.n, sizeof(transfer), by_producer);
     find_arrivals(w);
@@ -166,7 +166,6 @@ void plan_boundary_free(plan_list_builder *w)
     free(w->boundary->transfers.at);
     free(w->boundary->arrivals.at);
     free(w->boundary->sent.at);
-    free(w->boundary);
 }
 
 /* --- entries --- */

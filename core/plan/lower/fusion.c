@@ -15,7 +15,6 @@
 #include "base/err.h"
 #include "host/call.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct fusing {
@@ -263,20 +262,23 @@ static void sort_units(const fusing *j, const plan_unit *of, const uint32_t *lea
     for (uint32_t place = 0; place < j->n; place++)
         for (uint32_t k = 0; k < n; k++)
             if (j->at[lead[k]] == place)
-                *vec_push(out) = of[k];
+                out->at[out->n++] = of[k];
 }
 
 weft_status plan_fuse_nodes(const plan_builder *b, const uint32_t *nodes, uint32_t n, bool first,
-                            plan_unit_list *out)
+                            pool *memory, plan_unit_list *out)
 {
-    fusing j = {.b = b, .nodes = nodes, .n = n, .first = first};
+    fusing j = {.b = b,
+                .nodes = nodes,
+                .n = n,
+                .first = first,
+                .at = pool_array(memory, n, sizeof *j.at),
+                .taken = pool_array(memory, n, sizeof *j.taken)};
     const weft_device_table *table = b->p->spec->device.c->table;
     weft_status st = WEFT_OK;
     uint32_t units = 0;
-    j.at = mem_alloc(n * sizeof *j.at + 1);
-    j.taken = mem_alloc(n * sizeof *j.taken + 1);
-    plan_unit *of = mem_alloc(n * sizeof *of + 1);
-    uint32_t *lead = mem_alloc(n * sizeof *lead + 1);
+    plan_unit *of = pool_array(memory, n, sizeof *of);
+    uint32_t *lead = pool_array(memory, n, sizeof *lead);
     for (uint32_t i = 0; i < n; i++)
         j.at[i] = i;
     for (uint32_t i = 0; st == WEFT_OK && i < n; i++) {
@@ -288,10 +290,7 @@ weft_status plan_fuse_nodes(const plan_builder *b, const uint32_t *nodes, uint32
         if (table->fuse && node_at(&j, i)->op && fusable(node_at(&j, i)))
             st = grow(&j, i, u);
     }
+    out->at = pool_array(memory, units, sizeof *out->at);
     sort_units(&j, of, lead, units, out);
-    free(j.at);
-    free(j.taken);
-    free(of);
-    free(lead);
     return st;
 }

@@ -15,10 +15,9 @@ typedef struct plan_unit {      /* one node, or several that the device runs as 
 } plan_unit;
 typedef VEC(plan_unit) plan_unit_list;
 
-/* Fuse `nodes` of one block, in order; returns the units in execution order. The caller frees
- * `out`. */
+/* Fuse `nodes` of one block, in order; returns the units in execution order, in the pool. */
 weft_status plan_fuse_nodes(const plan_builder *b, const uint32_t *nodes, uint32_t n, bool first,
-                            plan_unit_list *out);
+                            pool *memory, plan_unit_list *out);
 
 /* The call of a fused op; false: it has too many attributes for a call, or one of them twice. */
 typedef struct plan_unit_call {

@@ -25,7 +25,8 @@
 typedef struct lowering {
     plan_builder *b;
     plan_lowered_block *r;
-    VEC(uint32_t) nodes;
+    pool memory;
+    uint32_t *nodes, nnodes;
     plan_unit_list units; /* the nodes after fusion */
     VEC(plan_lifetime) frame;
     VEC(weft_tensor) frame_of; /* 0: the temporary of communication */
@@ -112,7 +113,7 @@ static weft_status ref_param(lowering *l, const char *name, bool grad, plan_ref 
     if (!p)
         return err_fail(WEFT_INTERNAL, "parameter %s has no place", name);
     uint64_t size = grad ? f->grad_size : f->compute_size;
-    const char *here = l->b->g->blocks.at[l->b->g->nodes.at[l->nodes.at[0]].block];
+    const char *here = l->b->g->blocks.at[l->b->g->nodes.at[l->nodes[0]].block];
     *out = (plan_ref){grad ? BASE_GRAD : BASE_PARAM, 0,
                       (p->first - f->blocks.at[p->block].first) * size};
     if (strcmp(f->blocks.at[p->block].name, here))
@@ -310,10 +311,11 @@ weft_status plan_lower_block(plan_builder *b, uint32_t block, uint32_t phases, b
 {
     lowering l = {.b = b, .r = out, .first = first};
     *out = (plan_lowered_block){0};
+    l.nodes = pool_array(&l.memory, b->g->nodes.n, sizeof *l.nodes);
     for (uint32_t i = 0; i < b->g->nodes.n; i++)
         if (b->g->nodes.at[i].block == block && (phases >> b->g->nodes.at[i].phase & 1))
-            *vec_push(&l.nodes) = i;
-    weft_status st = plan_fuse_nodes(b, l.nodes.at, l.nodes.n, first, &l.units);
+            l.nodes[l.nnodes++] = i;
+    weft_status st = plan_fuse_nodes(b, l.nodes, l.nnodes, first, &l.memory, &l.units);
     place_frame(&l);
     uint32_t seg = UINT32_MAX;
     for (uint32_t i = 0; st == WEFT_OK && i <= l.units.n; i++) {
@@ -331,14 +333,8 @@ weft_status plan_lower_block(plan_builder *b, uint32_t block, uint32_t phases, b
     }
     if (st != WEFT_OK)
         err_context("block %s", b->g->blocks.at[block]);
-    free(l.nodes.at);
-    free(l.units.at);
     free(l.frame.at);
     free(l.frame_of.at);
+    pool_free(&l.memory);
     return st;
-}
-
-void plan_lowered_free(plan_lowered_block *r)
-{
-    free(r->items.at);
 }

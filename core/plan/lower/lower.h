@@ -30,9 +30,8 @@ typedef struct plan_lowered_block {
 } plan_lowered_block;
 
 /* Lower `block` in the phases of `phases` (bits 1 << PHASE_...). `first`: sums are written, not
- * accumulated. Free *out with plan_lowered_free(), also after a failure. */
+ * accumulated. The caller frees out->items, also after a failure. */
 weft_status plan_lower_block(plan_builder *b, uint32_t block, uint32_t phases, bool first,
                              const char *name, plan_lowered_block *out);
-void plan_lowered_free(plan_lowered_block *r);
 
 #endif

@@ -56,7 +56,8 @@ static void order_works(plan_list_builder *w)
 {
     const struct plan_stage_map *m = w->b->stages;
     uint32_t chunks = m->axis < 0 ? 1 : m->chunks;
-    w->works = mem_alloc((uint64_t)w->b->g->blocks.n * 2 * w->micro_batches * sizeof *w->works + 1);
+    w->works = pool_array(&w->memory, (uint64_t)w->b->g->blocks.n * 2 * w->micro_batches,
+                          sizeof *w->works);
     if (m->axis >= 0 && m->orders[m->mine].work && w->train) {
         const plan_stage_order *o = &m->orders[m->mine];
         for (uint32_t i = 0; i < o->n; i++)
@@ -74,13 +75,12 @@ static void order_works(plan_list_builder *w)
 
 static void mark_first(plan_list_builder *w)
 {
-    bool *seen = mem_alloc((uint64_t)w->b->g->blocks.n * 2 * sizeof *seen);
+    bool *seen = pool_array(&w->memory, (uint64_t)w->b->g->blocks.n * 2, sizeof *seen);
     for (uint32_t i = 0; i < w->nworks; i++) {
         plan_block_pass *x = &w->works[i];
         x->first = !seen[x->block * 2 + x->backward];
         seen[x->block * 2 + x->backward] = true;
     }
-    free(seen);
 }
 
 static void find_last_uses(plan_list_builder *w)
@@ -275,28 +275,22 @@ static void note_cells(const plan_list_builder *w)
 static void walk_free(plan_list_builder *w)
 {
     for (uint64_t i = 0; i < (uint64_t)w->b->g->blocks.n * 4; i++)
-        plan_lowered_free(&w->lowered[i]);
+        free(w->lowered[i].items.at);
     plan_boundary_free(w);
     plan_zero_free(w);
-    free(w->lowered);
-    free(w->works);
-    free(w->last_use);
-    free(w->grads_done);
-    free(w->place);
-    free(w->held);
-    free(w->slot);
+    pool_free(&w->memory);
 }
 
 weft_status plan_micro_batches(plan_builder *b, plan_list *l, bool train, uint32_t micro_batches)
 {
     plan_list_builder w = {.b = b, .l = l, .micro_batches = micro_batches, .train = train};
     uint64_t blocks = b->g->blocks.n, cells = (uint64_t)(b->g->tensors.n + 1) * micro_batches;
-    w.lowered = mem_alloc(blocks * 4 * sizeof *w.lowered);
-    w.last_use = mem_alloc(cells * sizeof *w.last_use);
-    w.grads_done = mem_alloc(b->f->blocks.n * sizeof *w.grads_done + 1);
-    w.place = mem_alloc(cells * sizeof *w.place);
-    w.held = mem_alloc(cells * sizeof *w.held);
-    w.slot = mem_alloc(blocks * micro_batches * sizeof *w.slot);
+    w.lowered = pool_array(&w.memory, blocks * 4, sizeof *w.lowered);
+    w.last_use = pool_array(&w.memory, cells, sizeof *w.last_use);
+    w.grads_done = pool_array(&w.memory, b->f->blocks.n, sizeof *w.grads_done);
+    w.place = pool_array(&w.memory, cells, sizeof *w.place);
+    w.held = pool_array(&w.memory, cells, sizeof *w.held);
+    w.slot = pool_array(&w.memory, blocks * micro_batches, sizeof *w.slot);
     weft_status st = lower_all(&w);
     if (st == WEFT_OK) {
         order_works(&w);

@@ -18,6 +18,7 @@ typedef struct plan_block_pass {
 typedef struct plan_list_builder {
     plan_builder *b;
     plan_list *l;
+    pool memory; /* of the arrays below */
     uint32_t micro_batches;
     bool train;
     plan_lowered_block *lowered; /* [block][backward][first] */

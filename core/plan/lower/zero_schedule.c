@@ -118,13 +118,13 @@ static int by_start(const void *x, const void *y)
 
 weft_status plan_zero_begin(plan_list_builder *w)
 {
-    struct zero_walk *y = w->shard = mem_alloc(sizeof *y);
+    struct zero_walk *y = w->shard = pool_alloc(&w->memory, sizeof *y);
     uint64_t blocks = w->b->f->blocks.n + 1;
-    y->last_add = mem_alloc(blocks * w->micro_batches * sizeof *y->last_add);
-    y->whole_at = mem_alloc(blocks * w->micro_batches * sizeof *y->whole_at);
-    y->left = mem_alloc(blocks * sizeof *y->left);
-    y->clear = mem_alloc(blocks * sizeof *y->clear);
-    y->begun = mem_alloc(blocks * sizeof *y->begun);
+    y->last_add = pool_array(&w->memory, blocks * w->micro_batches, sizeof *y->last_add);
+    y->whole_at = pool_array(&w->memory, blocks * w->micro_batches, sizeof *y->whole_at);
+    y->left = pool_array(&w->memory, blocks, sizeof *y->left);
+    y->clear = pool_array(&w->memory, blocks, sizeof *y->clear);
+    y->begun = pool_array(&w->memory, blocks, sizeof *y->begun);
     if (!w->b->f->groups.n)
         return WEFT_OK;
     weft_status st = WEFT_OK;
@@ -147,12 +147,6 @@ void plan_zero_free(plan_list_builder *w)
     free(w->shard->spans.at);
     free(w->shard->open.at);
     free(w->shard->pending.at);
-    free(w->shard->last_add);
-    free(w->shard->whole_at);
-    free(w->shard->left);
-    free(w->shard->clear);
-    free(w->shard->begun);
-    free(w->shard);
 }
 
 /* --- parameters --- */

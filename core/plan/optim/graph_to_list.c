@@ -14,7 +14,6 @@
 #include "plan/position.h"
 #include "plan/scalar.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Elements of the memory of `t`. */
@@ -57,9 +56,9 @@ bool plan_graph_to_list_sums_number(const plan_to_list *s, const graph_node *n)
  * after all earlier readers of its target. */
 static uint32_t *find_levels(const plan_to_list *s)
 {
-    uint32_t *level = mem_alloc(s->nodes->n * sizeof *level + 1);
-    uint32_t *made = mem_alloc((s->g->tensors.n + 1) * sizeof *made); /* [tensor] */
-    uint32_t *read = mem_alloc((s->g->tensors.n + 1) * sizeof *read);
+    uint32_t *level = pool_array(s->memory, s->nodes->n, sizeof *level);
+    uint32_t *made = pool_array(s->memory, s->g->tensors.n + 1, sizeof *made); /* [tensor] */
+    uint32_t *read = pool_array(s->memory, s->g->tensors.n + 1, sizeof *read);
     for (uint32_t i = 0; i < s->nodes->n; i++) {
         const graph_node *n = &s->nodes->at[i];
         uint32_t *mine = &level[i];
@@ -72,8 +71,6 @@ static uint32_t *find_levels(const plan_to_list *s)
         for (uint32_t k = 0; k < n->nout && !n->assign; k++)
             made[n->out[k]] = *mine + plan_graph_to_list_sums_number(s, n);
     }
-    free(made);
-    free(read);
     return level;
 }
 
@@ -85,6 +82,7 @@ static void put_in_order(plan_to_list *s, bool by_levels)
         memset(level, 0, s->nodes->n * sizeof *level);
     for (uint32_t i = 0; i < s->nodes->n; i++)
         levels = level[i] >= levels ? level[i] + 1 : levels;
+    s->order.at = pool_array(s->memory, s->nodes->n, sizeof *s->order.at);
     for (uint32_t step = 0; step <= 2 * levels; step++)
         for (uint32_t i = 0; i < s->nodes->n; i++) {
             const graph_node *n = &s->nodes->at[i];
@@ -93,9 +91,8 @@ static void put_in_order(plan_to_list *s, bool by_levels)
                                   : by_levels ? 2 * level[i] + plan_graph_to_list_sums_number(s, n)
                                               : 0;
             if (mine == step)
-                *vec_push(&s->order) = *n;
+                s->order.at[s->order.n++] = *n;
         }
-    free(level);
 }
 
 /* --- memory --- */
@@ -341,15 +338,16 @@ static void give_back(plan_to_list *s, uint32_t run, bool all)
         }
 }
 
-void plan_graph_to_list_begin(plan_to_list *s, plan_builder *b, plan_list *l,
-                              const plan_to_list_work *w, bool by_levels)
+void plan_graph_to_list_begin(plan_to_list *s, const plan_to_list_work *w, bool by_levels)
 {
     const uint64_t n = w->g->tensors.n + 1;
-    *s = (plan_to_list){.b = b, .l = l, .g = w->g, .nodes = w->nodes, .job = &w->job};
-    s->last = mem_alloc(n * sizeof *s->last);
-    s->temp = mem_alloc(n * sizeof *s->temp);
-    s->cell = mem_alloc(n * sizeof *s->cell);
-    s->wanted = mem_alloc(n * sizeof *s->wanted);
+    s->g = w->g;
+    s->nodes = w->nodes;
+    s->job = &w->job;
+    s->last = pool_array(s->memory, n, sizeof *s->last);
+    s->temp = pool_array(s->memory, n, sizeof *s->temp);
+    s->cell = pool_array(s->memory, n, sizeof *s->cell);
+    s->wanted = pool_array(s->memory, n, sizeof *s->wanted);
     put_in_order(s, by_levels);
     plan_runs_divide(s);
 }
@@ -357,12 +355,6 @@ void plan_graph_to_list_begin(plan_to_list *s, plan_builder *b, plan_list *l,
 void plan_graph_to_list_end(plan_to_list *s)
 {
     give_back(s, 0, true);
-    free(s->order.at);
-    free(s->run_of);
-    free(s->last);
-    free(s->temp);
-    free(s->cell);
-    free(s->wanted);
 }
 
 weft_status plan_graph_to_list_resume(plan_to_list *s)

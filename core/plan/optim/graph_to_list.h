@@ -45,6 +45,7 @@ typedef struct plan_to_list {
     graph *g;
     const graph_nodes *nodes;
     const plan_to_list_job *job;
+    pool *memory;      /* of the arrays */
     graph_nodes order; /* `nodes`; deferred assignments are last */
     uint32_t at;       /* next node in order */
     uint32_t *last;    /* [tensor] 1 + last run that reads it */
@@ -68,10 +69,9 @@ weft_status plan_runs_fuse(plan_to_list *s, uint32_t first, uint32_t end, pool *
 
 /* --- graph_to_list.c --- */
 
-/* `by_levels`: sums of numbers come as late as possible, independent ones next to each other. End
- * it with plan_graph_to_list_end(), which frees its remaining memory in the zone. */
-void plan_graph_to_list_begin(plan_to_list *s, plan_builder *b, plan_list *l,
-                              const plan_to_list_work *w, bool by_levels);
+/* Begin with b, l and memory set. `by_levels`: sums of numbers come as late as possible,
+ * independent ones next to each other. plan_graph_to_list_end() frees what it has in the zone. */
+void plan_graph_to_list_begin(plan_to_list *s, const plan_to_list_work *w, bool by_levels);
 void plan_graph_to_list_end(plan_to_list *s);
 
 /* Is this an all-reduce of one number that no other node reads? */
