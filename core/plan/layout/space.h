@@ -33,6 +33,7 @@ void plan_space_free(plan_space *s);
 typedef struct plan_lifetime {
     uint64_t bytes, offset;
     uint32_t from, to; /* first and last moment, both included */
+    uint32_t what;     /* for the caller */
 } plan_lifetime;
 
 /* Set the offsets so that no two overlapping lifetimes share a byte; returns the total bytes.

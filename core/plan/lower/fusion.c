@@ -256,6 +256,15 @@ static weft_status grow(fusing *j, uint32_t first, plan_unit *u)
     return st;
 }
 
+static plan_unit single(const graph *g, uint32_t node)
+{
+    const graph_node *n = &g->nodes.at[node];
+    plan_unit u = {.n = 1, .node = {node}, .id = n->id, .nin = n->nin, .nout = n->nout};
+    memcpy(u.in, n->in, n->nin * sizeof *n->in);
+    memcpy(u.out, n->out, n->nout * sizeof *n->out);
+    return u;
+}
+
 static void sort_units(const fusing *j, const plan_unit *of, const uint32_t *lead, uint32_t n,
                        plan_unit_list *out)
 {
@@ -285,7 +294,7 @@ weft_status plan_fuse_nodes(const plan_builder *b, const uint32_t *nodes, uint32
         if (j.taken[i])
             continue;
         plan_unit *u = &of[units];
-        *u = (plan_unit){.n = 1, .node = {nodes[i]}};
+        *u = single(b->g, nodes[i]);
         lead[units++] = i;
         if (table->fuse && node_at(&j, i)->op && fusable(node_at(&j, i)))
             st = grow(&j, i, u);

@@ -7,13 +7,10 @@
 
 #include "plan/builder.h"
 
-typedef struct plan_item { /* a segment, or communication between two of them */
-    bool comm;
+typedef struct plan_item {
+    const graph_node *comm; /* communication between two segments; NULL: a segment */
     uint32_t segment;
-    const char *name;
-    uint32_t kind, mesh_axis, group, redop, dtype, root; /* group: 1 + its number; 0: none */
-    uint64_t count;
-    plan_ref in, out;
+    plan_ref in, out; /* of the communication */
 } plan_item;
 
 typedef struct plan_live_inout { /* the tensor of base BASE_FIRST + k */

@@ -200,18 +200,22 @@ static weft_status emit_comm(plan_list_builder *w, const plan_block_pass *x, con
                              const uint64_t *bases)
 {
     plan *p = w->b->p;
-    const graph_group *k = it->group ? &w->b->g->groups[it->group - 1] : NULL;
-    plan_collective c = {.kind = it->kind};
+    const graph *g = w->b->g;
+    const graph_node *n = it->comm;
+    const graph_group *k = n->group ? &g->groups[n->group - 1] : NULL;
+    const weft_tensor larger = n->comm == WEFT_ALL_GATHER ? n->out[0] : n->in[0];
+    plan_collective c = {.kind = n->comm,
+                         .redop = n->redop,
+                         .root = n->root,
+                         .dtype = graph_tensor_at(g, larger)->shape.dtype,
+                         .count = graph_local_elements(g, larger),
+                         .in = bases[it->in.base] + it->in.offset,
+                         .out = bases[it->out.base] + it->out.offset};
     c.channel = k ? plan_channel_some(p, pool_printf(&p->pool, "%s.pass", k->name), k->mesh_axis,
                                       k->coords, k->n)
-                  : plan_channel_number(p, "pass", it->mesh_axis);
-    c.name = pool_printf(&p->pool, "%s of %s", sched_kind_name(it->kind), it->name);
-    c.redop = it->redop;
-    c.root = it->root;
-    c.dtype = it->dtype;
-    c.count = it->count;
-    c.in = bases[it->in.base] + it->in.offset;
-    c.out = bases[it->out.base] + it->out.offset;
+                  : plan_channel_number(p, "pass", n->mesh_axis);
+    c.name = pool_printf(&p->pool, "%s of %s", sched_kind_name(n->comm),
+                         graph_tensor_at(g, n->in[0])->name);
     return plan_emit_collective(w->b, w->l, &c, x->micro_batch);
 }
 
