@@ -80,15 +80,6 @@ static weft_status list_micro_batches(plan_builder *b)
     return st == WEFT_OK ? plan_micro_batches(b, &b->p->step, true, b->p->micro_batches) : st;
 }
 
-static weft_status list_logits(plan_builder *b)
-{
-    plan_logits capacity;
-    weft_status st = plan_logits_capacity(b, &capacity);
-    if (st == WEFT_OK)
-        st = plan_micro_batches(b, &b->p->eval, false, 1);
-    return st == WEFT_OK ? plan_logits_share(b, &b->p->eval, &capacity) : st;
-}
-
 static weft_status list_eval(plan_builder *b)
 {
     plan_liveness_find(b);
@@ -142,7 +133,7 @@ static const struct pass {
     {"caches", plan_pass_caches, GENERATE},           /* of keys and values in the arena */
     {"liveness", find_liveness, TRAIN | FORWARD},     /* who shares memory, is saved or lives on */
     {"micro-batches", list_micro_batches, TRAIN},     /* forward, backward, sums, stages */
-    {"logits list", list_logits, FORWARD},            /* forward as a list */
+    {"logits list", plan_pass_logits_list, FORWARD},  /* forward as a list */
     {"end of step", plan_end_of_step, TRAIN},         /* norm, scalars, updates, loss */
     {"periodic lists", plan_periodic_lists, TRAIN},   /* the lists of plugins */
     {"save list", plan_pieces, ALL},                  /* what each rank writes into a checkpoint */

@@ -36,15 +36,9 @@ weft_status plan_pass_prompt(plan_builder *b);      /* graph of a chunk of a pro
 weft_status plan_pass_caches(plan_builder *b);      /* places the caches in the arena */
 weft_status plan_pass_prompt_list(plan_builder *b); /* without what only makes logits */
 weft_status plan_pass_decode(plan_builder *b);      /* graph of one row */
-weft_status plan_pass_decode_list(plan_builder *b); /* leaves its logits, whole, on every rank */
+weft_status plan_pass_decode_list(plan_builder *b);
 
-/* After a forward list: gathers the logits of its last row where they are split, and sends them to
- * the other stages. `capacity` as plan_logits_capacity() has taken it before the list. */
-typedef struct plan_logits {
-    uint64_t part[WEFT_MAX_MESH]; /* [mesh axis] 1 + offset of what is gathered over it; 0: none */
-    uint64_t sent;                /* 1 + offset of what other stages receive; 0: none */
-} plan_logits;
-weft_status plan_logits_capacity(plan_builder *b, plan_logits *capacity);
-weft_status plan_logits_share(plan_builder *b, plan_list *l, const plan_logits *capacity);
+/* The forward of one sequence or row as a list, which leaves its logits, whole, on every rank. */
+weft_status plan_pass_logits_list(plan_builder *b);
 
 #endif
