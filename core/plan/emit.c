@@ -42,6 +42,17 @@ weft_opspec plan_program_spec(const weft_ew_program *program, uint32_t nin, uint
                          .program = program};
 }
 
+weft_opspec plan_unary_spec(const char *id, const weft_operand io[2], uint32_t flags)
+{
+    return (weft_opspec){.struct_size = sizeof(weft_opspec),
+                         .id = id,
+                         .nin = 1,
+                         .nout = 1,
+                         .in = io,
+                         .out = io + 1,
+                         .flags = flags};
+}
+
 weft_opspec plan_copy_spec(const weft_operand io[2])
 {
     static const weft_ew_step step = {.op = WEFT_EW_COPY, .dst = 1};

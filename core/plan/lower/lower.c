@@ -26,6 +26,8 @@ typedef struct lowering {
     plan_builder *b;
     plan_lowered_block *r;
     pool memory;
+    const char *name; /* of its segments */
+    uint32_t seg;     /* the open one; UINT32_MAX: none */
     uint32_t *nodes, nnodes;
     plan_unit_list units;     /* the nodes after fusion */
     VEC(plan_lifetime) frame; /* what: the tensor; 0: the temporary of communication */
@@ -167,7 +169,15 @@ static void single_step(const graph_node *n, weft_ew_step *step, uint16_t *reg, 
     *p = (weft_ew_program){sizeof *p, 1, n->nin + 1, -1, step, reg};
 }
 
-static weft_status lower_compute(lowering *l, uint32_t seg, const plan_unit *u)
+/* The number of the open segment, which begins here if there is none. */
+static uint32_t segment(lowering *l)
+{
+    if (l->seg == UINT32_MAX)
+        l->seg = plan_segment_begin(l->b->p, l->name);
+    return l->seg;
+}
+
+static weft_status lower_compute(lowering *l, const plan_unit *u)
 {
     const graph *g = l->b->g;
     const graph_node *n = &g->nodes.at[u->node[0]];
@@ -202,28 +212,24 @@ static weft_status lower_compute(lowering *l, uint32_t seg, const plan_unit *u)
         c.op.attrs = attrs;
         c.op.nattr = nattr;
     }
-    return plan_segment_add(l->b->p, seg, &c.op, flops, refs, begins);
+    return plan_segment_add(l->b->p, segment(l), &c.op, flops, refs, begins);
 }
 
-/* Add a copy to segment *seg, which begins here if it is UINT32_MAX. */
-static weft_status add_repack(lowering *l, uint32_t *seg, const char *name, const plan_repack *r,
-                              const int64_t from[3], const plan_ref refs[2])
+static weft_status add_repack(lowering *l, const plan_repack *r, const int64_t from[3],
+                              const plan_ref refs[2])
 {
     weft_operand io[2];
-    weft_opspec op;
-    plan_repack_spec(r, from, io, &op);
-    if (*seg == UINT32_MAX)
-        *seg = plan_segment_begin(l->b->p, name);
-    return plan_segment_add(l->b->p, *seg, &op, 0, refs, NULL);
+    const weft_opspec op = plan_repack_spec(r, from, io);
+    return plan_segment_add(l->b->p, segment(l), &op, 0, refs, NULL);
 }
 
-static void end_segment(lowering *l, uint32_t *seg)
+static void end_segment(lowering *l)
 {
-    if (*seg == UINT32_MAX)
+    if (l->seg == UINT32_MAX)
         return;
-    const uint32_t number = plan_segment_end(l->b->p, *seg, BASE_FIRST + l->r->ninout);
+    const uint32_t number = plan_segment_end(l->b->p, l->seg, BASE_FIRST + l->r->ninout);
     *vec_push(&l->r->items) = (plan_item){.segment = number};
-    *seg = UINT32_MAX;
+    l->seg = UINT32_MAX;
 }
 
 /* The address of the temporary at unit `when`. */
@@ -236,49 +242,43 @@ static plan_ref temporary(const lowering *l, uint32_t when)
 }
 
 /* Before communication over a group all ranks copy: those outside the group keep what they have. */
-static weft_status add_group_copy(lowering *l, uint32_t *seg, const char *name, const graph_node *n,
-                                  const plan_ref refs[2])
+static weft_status add_group_copy(lowering *l, const graph_node *n, const plan_ref refs[2])
 {
     const weft_operand io[2] = {plan_lower_operand(l->b->g, n->in[0]),
                                 plan_lower_operand(l->b->g, n->out[0])};
     const weft_opspec op = plan_copy_spec(io);
-    if (*seg == UINT32_MAX)
-        *seg = plan_segment_begin(l->b->p, name);
-    return plan_segment_add(l->b->p, *seg, &op, 0, refs, NULL);
+    return plan_segment_add(l->b->p, segment(l), &op, 0, refs, NULL);
 }
 
-/* Communication, with the copies before and after it (repack.h). *seg is the segment before it, and
- * on return the one after it, which has the second copy. With both copies the first goes straight
- * to the output, and the temporary is what arrives. */
-static weft_status lower_comm(lowering *l, const graph_node *n, uint32_t when, uint32_t *seg,
-                              const char *name)
+/* Communication, with the copies before and after it (repack.h). The second copy begins the segment
+ * that follows. With both copies the first goes straight to the output, and the temporary is what
+ * arrives. */
+static weft_status lower_comm(lowering *l, const graph_node *n, uint32_t when)
 {
     plan_repack r;
     plan_ref in, out;
     plan_repack_find(l->b->g, n, &r);
     if (!r.packs && !n->group)
-        end_segment(l, seg);
+        end_segment(l);
     weft_status st = ref_of(l, n->in[0], &in);
     if (st == WEFT_OK)
         st = ref_of(l, n->out[0], &out);
     const plan_ref temp = r.bytes ? temporary(l, when) : (plan_ref){0};
     const plan_ref from = !r.packs ? in : r.unpacks ? out : temp, to = r.unpacks ? temp : out;
     if (st == WEFT_OK && r.packs)
-        st = add_repack(l, seg, name, &r, r.pack, (plan_ref[]){in, from});
+        st = add_repack(l, &r, r.pack, (plan_ref[]){in, from});
     if (st == WEFT_OK && n->group)
-        st = add_group_copy(l, seg, name, n, (plan_ref[]){in, out});
-    end_segment(l, seg);
+        st = add_group_copy(l, n, (plan_ref[]){in, out});
+    end_segment(l);
     *vec_push(&l->r->items) =
         (plan_item){.comm = n, .in = n->group && n->comm != WEFT_SHIFT ? to : from, .out = to};
-    return st != WEFT_OK || !r.unpacks
-               ? st
-               : add_repack(l, seg, name, &r, r.unpack, (plan_ref[]){temp, out});
+    return st != WEFT_OK || !r.unpacks ? st : add_repack(l, &r, r.unpack, (plan_ref[]){temp, out});
 }
 
 weft_status plan_lower_block(plan_builder *b, uint32_t block, uint32_t phases, bool first,
                              const char *name, plan_lowered_block *out)
 {
-    lowering l = {.b = b, .r = out, .first = first};
+    lowering l = {.b = b, .r = out, .name = name, .seg = UINT32_MAX, .first = first};
     *out = (plan_lowered_block){0};
     l.nodes = pool_array(&l.memory, b->g->nodes.n, sizeof *l.nodes);
     for (uint32_t i = 0; i < b->g->nodes.n; i++)
@@ -286,21 +286,13 @@ weft_status plan_lower_block(plan_builder *b, uint32_t block, uint32_t phases, b
             l.nodes[l.nnodes++] = i;
     weft_status st = plan_fuse_nodes(b, l.nodes, l.nnodes, first, &l.memory, &l.units);
     place_frame(&l);
-    uint32_t seg = UINT32_MAX;
-    for (uint32_t i = 0; st == WEFT_OK && i <= l.units.n; i++) {
-        const plan_unit *u = i < l.units.n ? &l.units.at[i] : NULL;
-        const graph_node *n = u ? &b->g->nodes.at[u->node[0]] : NULL;
-        if (!n) {
-            end_segment(&l, &seg);
-        } else if (n->comm) {
-            st = lower_comm(&l, n, i, &seg, name);
-        } else {
-            if (seg == UINT32_MAX)
-                seg = plan_segment_begin(b->p, name);
-            st = lower_compute(&l, seg, u);
-        }
+    for (uint32_t i = 0; st == WEFT_OK && i < l.units.n; i++) {
+        const graph_node *n = &b->g->nodes.at[l.units.at[i].node[0]];
+        st = n->comm ? lower_comm(&l, n, i) : lower_compute(&l, &l.units.at[i]);
     }
-    if (st != WEFT_OK)
+    if (st == WEFT_OK)
+        end_segment(&l);
+    else
         err_context("block %s", b->g->blocks.at[block]);
     free(l.frame.at);
     pool_free(&l.memory);

@@ -252,19 +252,12 @@ static weft_status accumulate(plan_builder *b, plan_list *l, uint32_t group, uin
 {
     const plan_flat_block *k = &b->f->blocks.at[b->f->groups.at[group].block];
     uint64_t slice = b->f->groups.at[group].count / k->parts;
-    weft_operand io[2] = {{b->g->grad_dtype, 1, 0, 0, {(int64_t)slice}},
-                          {b->g->grad_dtype, 1, 0, 0, {(int64_t)slice}}};
-    plan_ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_FIRST + 1, 0, 0}};
-    weft_opspec op = {.struct_size = sizeof op,
-                      .id = "accumulate",
-                      .nin = 1,
-                      .nout = 1,
-                      .in = io,
-                      .out = io + 1,
-                      .flags = WEFT_SPEC_ACCUMULATE};
-    uint64_t bases[BASE_FIRST + 2] = {0};
-    bases[BASE_FIRST] = from;
-    bases[BASE_FIRST + 1] = plan_flat_own(b->f, group, FLAT_GRADS, b->f->grads, b->f->grad_size).at;
+    const plan_flat_slice own =
+        plan_flat_own(b->f, group, FLAT_GRADS, b->f->grads, b->f->grad_size);
+    const weft_operand part = {b->g->grad_dtype, 1, 0, 0, {(int64_t)slice}}, io[2] = {part, part};
+    const plan_ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_FIRST + 1, 0, 0}};
+    const weft_opspec op = plan_unary_spec("accumulate", io, WEFT_SPEC_ACCUMULATE);
+    const uint64_t bases[BASE_FIRST + 2] = {[BASE_FIRST] = from, own.at};
     weft_status st = plan_emit_op(b->p, l, &op,
                                   &(plan_emission){.segment = "accumulate",
                                                    .refs = refs,
@@ -371,7 +364,8 @@ static weft_status start_reduction(plan_list_builder *w, uint32_t block, uint32_
                              .dtype = b->g->grad_dtype,
                              .count = x->count,
                              .in = at + (x->at[0] - k->first) * f->grad_size,
-                             .shift_axis = k->axis};
+                             .shift_axis = k->axis,
+                             .residual = x->residual};
         c.out = plan_flat_own(f, k->first_group + i, FLAT_GRADS, f->grads, f->grad_size).at;
         if (r.adding) {
             c.out = c.in;
@@ -381,7 +375,6 @@ static weft_status start_reduction(plan_list_builder *w, uint32_t block, uint32_
             pool_printf(&b->p->pool, "reduce-scatter of gradients %llu-%llu",
                         (unsigned long long)x->at[0], (unsigned long long)(x->at[0] + x->count));
         uint32_t number;
-        c.residual = x->residual;
         plan_compress_sum(b, &c, k->axis, r.adding);
         weft_status st = plan_emit_start(b, w->l, &c, micro_batch, &number);
         if (st != WEFT_OK)

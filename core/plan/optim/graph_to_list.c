@@ -249,8 +249,7 @@ static weft_status emit_copy(plan_to_list *s, const plan_repack *r, const int64_
     const uint64_t bases[BASE_FIRST + 2] = {[BASE_FIRST] = read, write};
     const plan_ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_FIRST + 1, 0, 0}};
     weft_operand io[2];
-    weft_opspec op;
-    plan_repack_spec(r, from, io, &op);
+    const weft_opspec op = plan_repack_spec(r, from, io);
     return plan_emit_op(
         s->b->p, s->l, &op,
         &(plan_emission){
