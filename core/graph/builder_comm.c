@@ -174,13 +174,9 @@ weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, we
     n->cuts = c.axis ? axis_of(graph_tensor_at(g, in), c.axis) : NO_AXIS;
     n->joins = c.kind == WEFT_ALL_GATHER ? n->cuts : NO_AXIS;
     n->in[0] = in;
-    char name[3 * WEFT_MAX_NAME];
-    uint32_t number = g->nodes.n;
-    snprintf(name, sizeof name, "%s#%u", n->id, number);
-    graph_name_source(g, n, name, sizeof name);
-    weft_shape shape = graph_tensor_at(g, in)->shape;
-    *out = graph_add(g, name, WEFT_T_ACTIVATION, &shape);
-    graph_tensor_at(g, *out)->producer = number;
-    g->nodes.at[number - 1].out[0] = *out;
+    char name[WEFT_MAX_NAME];
+    snprintf(name, sizeof name, "%s#%u", n->id, g->nodes.n);
+    const weft_shape shape = graph_tensor_at(g, in)->shape;
+    *out = graph_add_output(g, 0, name, &shape);
     return WEFT_OK;
 }
