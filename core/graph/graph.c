@@ -113,6 +113,14 @@ weft_tensor graph_find(const graph *g, const char *name)
     return *slot_of(g, name);
 }
 
+uint32_t graph_axis_of(const weft_shape *s, const char *name, size_t n)
+{
+    uint32_t i = 0;
+    while (i < s->rank && (strlen(s->axes[i].name) != n || strncmp(s->axes[i].name, name, n)))
+        i++;
+    return i;
+}
+
 bool graph_same_axes(const weft_shape *a, const weft_shape *b)
 {
     bool same = a->rank == b->rank;

@@ -179,6 +179,8 @@ bool graph_local_start(const graph *g, weft_tensor t, uint32_t axis, uint64_t ou
 uint64_t graph_local_elements(const graph *g, weft_tensor t);
 uint64_t graph_local_bytes(const graph *g, weft_tensor t);
 
+/* Index of the axis whose name is the first `n` bytes of `name`; rank: there is none. */
+uint32_t graph_axis_of(const weft_shape *s, const char *name, size_t n);
 bool graph_same_axes(const weft_shape *a, const weft_shape *b); /* by names and sizes */
 uint64_t graph_shape_elements(const weft_shape *s);
 uint64_t graph_shape_bytes(const weft_shape *s);

@@ -37,9 +37,7 @@ static weft_status split_one(graph *g, weft_tensor handle, const char *axis, uin
     const bool activation = t->kind == WEFT_T_ACTIVATION;
     const weft_place had = activation ? wanted(t, a) : t->place[a];
     weft_shape now = graph_local_shape(g, handle);
-    uint32_t k = 0;
-    while (k < now.rank && strcmp(now.axes[k].name, axis))
-        k++;
+    const uint32_t k = graph_axis_of(&now, axis, strlen(axis));
     if (k == now.rank)
         return err_fail(WEFT_USAGE, "tensor %s has no axis '%s' to split over %s", t->name, axis,
                         g->mesh->name[a]);

@@ -26,8 +26,6 @@ uint64_t plan_space_take(plan_space *s, uint64_t bytes);
 /* Free an allocation: the same offset and bytes. */
 void plan_space_give(plan_space *s, uint64_t at, uint64_t bytes);
 
-void plan_space_free(plan_space *s);
-
 /* --- buffers of one call --- */
 
 typedef struct plan_lifetime {
