@@ -73,21 +73,6 @@ weft_status plan_emit_op(plan *p, plan_list *l, const weft_opspec *op, const pla
     return WEFT_OK;
 }
 
-weft_status plan_emit_scalars(plan *p, plan_list *l, const graph *g, const graph_fused *f,
-                              const char *segment, const char *name)
-{
-    weft_operand io[2 * WEFT_MAX_OPERANDS] = {{0}};
-    plan_ref refs[2 * WEFT_MAX_OPERANDS];
-    for (uint32_t i = 0; i < f->nin + f->nout; i++) {
-        const graph_tensor *t = graph_tensor_at(g, i < f->nin ? f->in[i] : f->out[i - f->nin]);
-        io[i].dtype = WEFT_F32;
-        refs[i] = (plan_ref){BASE_ABSOLUTE, 0, plan_scalar_offset(p, t->name, 0)};
-    }
-    const weft_opspec op = plan_program_spec(&f->program, f->nin, f->nout, io);
-    return plan_emit_op(p, l, &op,
-                        &(plan_emission){.segment = segment, .name = name, .refs = refs});
-}
-
 weft_status plan_segment_add_fill(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,
                                   float value, plan_ref where)
 {

@@ -60,10 +60,6 @@ weft_opspec plan_unary_spec(const char *id, const weft_operand io[2], uint32_t f
 /* The op that copies operand io[0] to io[1]. */
 weft_opspec plan_copy_spec(const weft_operand io[2]);
 
-/* Emit a program of scalars of `g`. */
-weft_status plan_emit_scalars(plan *p, plan_list *l, const graph *g, const graph_fused *f,
-                              const char *segment, const char *name);
-
 /* Write a value to `elements` elements (0: one number of no axes) of `dtype`: one instruction of a
  * segment. */
 weft_status plan_segment_add_fill(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,

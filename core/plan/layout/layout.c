@@ -244,6 +244,25 @@ int plan_flat_block_of(const plan_flat *f, const char *name)
     return -1;
 }
 
+int plan_flat_state_of(const plan_flat *f, const char *suffix)
+{
+    for (uint32_t i = 0; i < f->states.n; i++)
+        if (!strcmp(f->states.at[i].name, suffix))
+            return (int)i;
+    return -1;
+}
+
+bool plan_flat_state_add(plan_flat *f, pool *texts, const char *suffix, const graph_tensor *x)
+{
+    const char *init = x->init ? x->init : "";
+    const int at = plan_flat_state_of(f, suffix);
+    const plan_flat_state *k = at < 0 ? NULL : &f->states.at[at];
+    if (!k)
+        *vec_push(&f->states) = (plan_flat_state){
+            pool_text(texts, suffix), *init ? pool_text(texts, init) : NULL, x->shape.dtype, 0};
+    return !k || (k->dtype == x->shape.dtype && !strcmp(k->init ? k->init : "", init));
+}
+
 bool plan_flat_shared(const plan_flat *f, const struct plan_stage_map *stages, uint32_t block)
 {
     const plan_flat_block *k = &f->blocks.at[block];

@@ -125,6 +125,13 @@ const plan_flat_param *plan_flat_find(const plan_flat *f,
 plan_flat_param *plan_flat_of_grad(const plan_flat *f, const graph *g, weft_tensor grad);
 int plan_flat_block_of(const plan_flat *f, const char *name); /* -1: none */
 
+/* Index of the region of states of this suffix; -1: none. */
+int plan_flat_state_of(const plan_flat *f, const char *suffix);
+
+/* Add a region of states for `x`, unless there is one; false: there is, of another type or initial
+ * value. */
+bool plan_flat_state_add(plan_flat *f, pool *texts, const char *suffix, const graph_tensor *x);
+
 /* Is the block a parameter that several stages use? */
 bool plan_flat_shared(const plan_flat *f, const struct plan_stage_map *stages, uint32_t block);
 

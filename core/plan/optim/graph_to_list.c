@@ -1,5 +1,5 @@
-/* plan/optim/graph_to_list.c: writes a small graph into a list: update rules that are not
- * elementwise, and periodic lists of plugins.
+/* plan/optim/graph_to_list.c: writes a small graph into a list: update rules, and periodic lists of
+ * plugins.
  *
  * Runs of elementwise nodes of one size become programs that pass over memory once; any other node
  * (a norm, a product, a sum over ranks) is an instruction or a collective of its own. An assignment
@@ -33,6 +33,11 @@ static bool read_later(const graph_nodes *nodes, uint32_t at)
     return false;
 }
 
+static bool has_home(const plan_to_list *s, weft_tensor t, plan_tensor_place *out)
+{
+    return s->job->find && s->job->find(s->job->ctx, t, out);
+}
+
 bool plan_graph_to_list_sums_number(const plan_to_list *s, const graph_node *n)
 {
     plan_tensor_place h;
@@ -42,7 +47,7 @@ bool plan_graph_to_list_sums_number(const plan_to_list *s, const graph_node *n)
         const weft_tensor t = k ? n->out[0] : n->in[0];
         const graph_tensor *x = graph_tensor_at(s->g, t);
         if (graph_local_elements(s->g, t) != 1 || x->kind != WEFT_T_ACTIVATION ||
-            x->shape.dtype != WEFT_F32 || s->job->find(s->job->ctx, t, &h))
+            x->shape.dtype != WEFT_F32 || has_home(s, t, &h))
             return false;
     }
     uint32_t readers = 0;
@@ -117,7 +122,7 @@ static plan_tensor_place place_of(plan_to_list *s, weft_tensor t)
         h.at = plan_scalar_offset(s->b->p, x->name, x->constant ? x->value : 0);
     } else if (s->cell[t]) {
         h.at = s->b->zones.zone + s->cell[t] - 1;
-    } else if (!s->job->find(s->job->ctx, t, &h)) {
+    } else if (!has_home(s, t, &h)) {
         if (!s->temp[t])
             s->temp[t] = 1 + plan_space_take(&s->b->zones.activations,
                                              capacity(s->g, t) * weft_dtype_size(x->shape.dtype));
@@ -141,6 +146,10 @@ static weft_status add_operand(plan_to_list *s, operands *o, weft_tensor t, bool
         io->rank = 1;
         io->size[0] = (int64_t)graph_shape_elements(&local);
     }
+    if (s->job->absolute && graph_tensor_at(s->g, t)->kind == WEFT_T_SCALAR) {
+        o->refs[o->n++] = (plan_ref){BASE_ABSOLUTE, 0, h.at};
+        return WEFT_OK;
+    }
     o->home[o->nbases] = h;
     o->bases[o->nbases] = h.at;
     o->refs[o->n++] = (plan_ref){o->nbases++, 0, 0};
@@ -150,8 +159,10 @@ static weft_status add_operand(plan_to_list *s, operands *o, weft_tensor t, bool
 static weft_status emit_operands(plan_to_list *s, operands *o, const weft_opspec *op,
                                  const uint64_t *first)
 {
+    const char *segment = s->job->segment ? s->job->segment : s->job->name;
     weft_status st = plan_emit_op(s->b->p, s->l, op,
-                                  &(plan_emission){.segment = s->job->name,
+                                  &(plan_emission){.segment = segment,
+                                                   .name = s->job->name,
                                                    .refs = o->refs,
                                                    .bases = o->bases,
                                                    .nbases = o->nbases,
@@ -168,7 +179,7 @@ static weft_status emit_operands(plan_to_list *s, operands *o, const weft_opspec
 static weft_status emit_program(plan_to_list *s, uint32_t first, uint32_t end)
 {
     graph_fused f;
-    weft_status st = plan_runs_fuse(s, first, end, &s->g->pool, &f);
+    weft_status st = plan_runs_fuse(s, first, end, s->memory, &f);
     operands o = {.nbases = BASE_FIRST};
     for (uint32_t i = 0; st == WEFT_OK && i < f.nin + f.nout; i++)
         st = add_operand(s, &o, i < f.nin ? f.in[i] : f.out[i - f.nin], true);
@@ -390,7 +401,7 @@ bool plan_graph_to_list_held(const plan_to_list *s, uint64_t *held)
             const weft_tensor t = s->order.at[i].out[k];
             if (s->wanted[t] && !graph_tensor_at(s->g, t)->part_of &&
                 (!waits || s->last[t] > s->run_of[first]) && graph_local_elements(s->g, t) > 1 &&
-                !s->job->find(s->job->ctx, t, &h))
+                !has_home(s, t, &h))
                 bytes += capacity(s->g, t) * weft_dtype_size(graph_tensor_at(s->g, t)->shape.dtype);
         }
     *held = bytes;

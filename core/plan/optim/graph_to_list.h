@@ -1,5 +1,5 @@
-/* plan/optim/graph_to_list.h: turns a small graph into entries of a list: update rules that are not
- * elementwise, and periodic lists of plugins.
+/* plan/optim/graph_to_list.h: turns a small graph into entries of a list: update rules, and
+ * periodic lists of plugins.
  *
  * coalesce.c runs several of these graphs interleaved; plan_graph_to_list() and
  * plan_graphs_to_list() are the entry points. The rest is shared by graph_to_list.c, runs.c
@@ -15,9 +15,11 @@ typedef struct plan_tensor_place { /* address on coordinate c of `axis`: at + c 
 } plan_tensor_place;
 
 typedef struct plan_to_list_job {
-    const char *name;
-    weft_tensor gate; /* 0: none */
-    /* Find the address of a parameter, gradient or state; false for a temporary. */
+    const char *name;    /* of the entries */
+    const char *segment; /* of the segments; NULL: the same */
+    weft_tensor gate;    /* 0: none */
+    bool absolute;       /* scalars have no bases of their own, but their offsets in the arena */
+    /* Find the address of a parameter, gradient or state; false for a temporary. NULL: all are. */
     bool (*find)(void *ctx, weft_tensor t, plan_tensor_place *out);
     void *ctx;
     const char *param; /* of an update: the parameter, whose random numbers are its own; or NULL */

@@ -7,7 +7,6 @@
 #include "plan/optim/optim.h"
 
 #include "base/err.h"
-#include "plan/optim/graph_to_list.h"
 #include "plan/optim/rule.h"
 #include "plan/scalar.h"
 
@@ -17,14 +16,6 @@
 static const char *suffix_of(const graph *g, const graph_tensor *state)
 {
     return state->name + strlen(graph_tensor_at(g, state->of)->name) + 1;
-}
-
-static int find_state(const plan_flat *f, const char *suffix)
-{
-    for (uint32_t i = 0; i < f->states.n; i++)
-        if (!strcmp(f->states.at[i].name, suffix))
-            return (int)i;
-    return -1;
 }
 
 static bool is_of_rule(const plan_flat *f, const char *suffix)
@@ -43,23 +34,16 @@ weft_status plan_periodic_states(plan_builder *b)
         if (x->kind != WEFT_T_STATE)
             continue;
         const char *suffix = suffix_of(b->g, x);
-        const int have = find_state(b->f, suffix);
+        const int have = plan_flat_state_of(b->f, suffix);
         if ((have >= 0 && (uint32_t)have < of_rule) || is_of_rule(b->f, suffix))
             return err_fail(WEFT_USAGE,
                             "a periodic list declares the state '%s', and so does the update rule",
                             suffix);
-        const plan_flat_state want = {pool_text(&b->p->pool, suffix),
-                                      x->init ? pool_text(&b->p->pool, x->init) : NULL,
-                                      x->shape.dtype, 0};
-        const plan_flat_state *old = have < 0 ? &want : &b->f->states.at[have];
-        if (old->dtype != want.dtype ||
-            strcmp(old->init ? old->init : "", want.init ? want.init : ""))
+        if (!plan_flat_state_add(b->f, &b->p->pool, suffix, x))
             return err_fail(WEFT_USAGE,
                             "%s: periodic lists declare the state '%s' with different types or "
                             "initial values",
                             x->name, suffix);
-        if (have < 0)
-            *vec_push(&b->f->states) = want;
     }
     return WEFT_OK;
 }
@@ -81,9 +65,8 @@ static bool find(void *ctx, weft_tensor t, plan_tensor_place *out)
     if (x->kind != WEFT_T_PARAM && x->kind != WEFT_T_STATE)
         return false;
     if (x->kind == WEFT_T_STATE)
-        from = RULE_STATE + (uint32_t)find_state(b->f, suffix_of(b->g, x));
-    out->at = plan_rule_region(b, from, param_of(b, t)->first, 0, &out->dtype).at;
-    out->shift = 0;
+        from = RULE_STATE + (uint32_t)plan_flat_state_of(b->f, suffix_of(b->g, x));
+    *out = plan_rule_place(b, from, param_of(b, t)->first, 0);
     return true;
 }
 

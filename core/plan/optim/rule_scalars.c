@@ -11,8 +11,6 @@
 #include "plan/optim/rule.h"
 
 #include "base/err.h"
-#include "plan/emit.h"
-#include "plan/optim/graph_to_list.h"
 #include "plan/scalar.h"
 
 #include <string.h>
@@ -157,29 +155,14 @@ weft_status plan_rule_scalars_take(plan_builder *b, graph *g, weft_tensor gate,
     return st;
 }
 
-static bool find(void *ctx, weft_tensor t, plan_tensor_place *out)
-{
-    (void)ctx, (void)t, (void)out;
-    return false;
-}
-
-/* The assignments as several programs. */
-static weft_status assign_in_parts(plan_builder *b, plan_list *l, const struct rule_scalars *x)
-{
-    return plan_graph_to_list(
-        b, l,
-        &(plan_to_list_work){
-            x->g, &x->nodes, {.name = "scalars of the rule", .gate = x->gate, .find = find}});
-}
-
 weft_status plan_rule_scalars_assign(plan_builder *b, plan_list *l)
 {
     const struct rule_scalars *x = b->rule->rule_scalars;
     if (!x || !x->f.nout)
         return WEFT_OK;
-    const weft_status st = graph_fused_fits(&x->f) ? plan_emit_scalars(b->p, l, x->g, &x->f,
-                                                                       "scalars of the rule", NULL)
-                                                   : assign_in_parts(b, l, x);
+    const plan_to_list_work work = {
+        x->g, &x->nodes, {.name = "scalars of the rule", .gate = x->gate, .absolute = true}};
+    const weft_status st = plan_graph_to_list(b, l, &work);
     for (uint32_t i = 0; i < x->f.nout; i++)
         plan_scalar_save(b->p, x->out[i], SCALAR_OF_PLUGIN);
     return st;
