@@ -8,8 +8,6 @@
 #include "base/number/digest.h"
 #include "plan/collective.h"
 #include "plan/emit.h"
-#include "plan/layout/shard_level.h"
-#include "plan/lower/compress.h"
 #include "plan/lower/sync.h"
 #include "plan/optim/optim.h"
 #include "plan/optim/rule.h"
@@ -49,11 +47,6 @@ static weft_status find_sums(plan_builder *b)
     if (st == WEFT_OK)
         st = plan_groups_prepare(b);
     return st != WEFT_OK ? st : plan_interval_prepare(b);
-}
-
-static weft_status find_levels(plan_builder *b)
-{
-    return plan_shard_levels(b->f, b->edits);
 }
 
 static weft_status place_params(plan_builder *b)
@@ -123,7 +116,7 @@ static const struct pass {
     {"memory edits", ask_memory, TRAIN}, /* activations that are stored or recomputed */
     {"gradient sums", find_sums, TRAIN}, /* over which mesh axes, and when */
     {"compression", plan_compress_prepare, TRAIN}, /* which of these sums are compressed */
-    {"shard levels", find_levels, TRAIN},          /* of each block: state, gradients, parameters */
+    {"shard levels", plan_shard_levels, TRAIN},    /* of each block: state, gradients, parameters */
     {"flat layout", place_params, ALL},            /* element ranges of parameters and groups */
     {"recomputation", add_recompute, TRAIN},       /* by backward; gathers that are shared */
     {"regions", plan_regions_params, ALL}, /* inputs, compute copy, fp32 masters in the arena */

@@ -23,6 +23,8 @@
 
 #include <weft/strategy.h>
 
+struct plan_builder;
+
 #define FLAT_STATE WEFT_SHARD_STATE
 #define FLAT_GRADS WEFT_SHARD_GRADS
 #define FLAT_PARAMS WEFT_SHARD_PARAMS
@@ -101,6 +103,11 @@ typedef struct plan_flat {
 /* List the parameters that this stage uses, block by block; their names go into `texts`. */
 void plan_flat_list(const graph *g, const struct plan_stage_map *stages, pool *texts,
                     plan_flat *out);
+
+/* Set level, axis, parts and ahead of each block of b->f from the edits, after the axes of the sums
+ * are known. Edits that contradict each other are WEFT_USAGE; what this version cannot do is
+ * WEFT_UNSUPPORTED. (shard_level.c) */
+weft_status plan_shard_levels(struct plan_builder *b);
 
 /* Set the offsets, after plan_shard_levels(). `max`: elements of a group of several parameters.
  * WEFT_USAGE if the model has too many parameters to address. */

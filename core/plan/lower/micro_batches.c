@@ -9,9 +9,7 @@
 #include "base/err.h"
 #include "plan/collective.h"
 #include "plan/emit.h"
-#include "plan/lower/boundary.h"
 #include "plan/lower/sync.h"
-#include "plan/lower/zero_schedule.h"
 
 #include <stdlib.h>
 #include <string.h>

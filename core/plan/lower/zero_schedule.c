@@ -16,11 +16,10 @@
  * Cost per micro-batch for parameters of S bytes over n ranks: S (n-1)/n sent for gradients, twice
  * that for parameters. Loses against unsharded ones if micro-batches are many and short, since each
  * moves everything. */
-#include "plan/lower/zero_schedule.h"
+#include "plan/lower/walk.h"
 
 #include "plan/collective.h"
 #include "plan/emit.h"
-#include "plan/lower/compress.h"
 #include "plan/lower/sync.h"
 
 #include <stdlib.h>

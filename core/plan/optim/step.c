@@ -7,7 +7,7 @@
 #include "plan/optim/optim.h"
 
 #include "plan/emit.h"
-#include "plan/lower/zero_schedule.h"
+#include "plan/lower/walk.h"
 #include "plan/optim/rule.h"
 #include "plan/scalar.h"
 

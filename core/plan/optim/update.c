@@ -9,7 +9,7 @@
 #include "plan/optim/optim.h"
 
 #include "base/err.h"
-#include "plan/lower/zero_schedule.h"
+#include "plan/lower/walk.h"
 #include "plan/optim/rule.h"
 
 struct update_state {

@@ -10,7 +10,7 @@
 #include "plan/optim/optim.h"
 
 #include "base/err.h"
-#include "plan/lower/zero_schedule.h"
+#include "plan/lower/walk.h"
 #include "plan/optim/rule.h"
 #include "plan/optim/slices.h"
 
