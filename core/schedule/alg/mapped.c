@@ -128,7 +128,7 @@ static void work(sched_writer *w)
     }
 }
 
-/* Bytes of this rank's memory that others read. */
+/* Bytes of this rank's memory that others read: they count as sent. */
 static uint64_t lent(const sched_writer *w)
 {
     const sched_request *r = w->r;
@@ -174,7 +174,7 @@ static void emit(sched_writer *w)
         if (linked(w, from) && needs(w, from, me))
             sched_writer_wait(w, from);
     }
-    sched_writer_peer_reads(w, lent(w));
+    w->sent += lent(w);
 }
 
 /* What the root, or one end of a pair, reads from the others or has written to it. */
