@@ -48,14 +48,12 @@ static weft_status check_type(const graph *g, const weft_state_args *x)
 static weft_status check_copy(const graph *g, const weft_state_args *x, const weft_shape *shape)
 {
     const weft_shape *like = &graph_tensor_at(g, x->like)->shape;
-    bool fits = weft_dtype_computes(shape->dtype) && shape->rank == like->rank;
-    for (uint32_t i = 0; fits && i < like->rank; i++)
-        fits = !strcmp(shape->axes[i].name, like->axes[i].name);
-    return fits ? WEFT_OK
-                : err_fail(WEFT_USAGE,
-                           CALL "(): '%s' starts as a copy of its parameter, so it has all of its "
-                                "axes in their order and the type fp32, bf16 or fp16",
-                           x->name);
+    return weft_dtype_computes(shape->dtype) && graph_same_axes(shape, like)
+               ? WEFT_OK
+               : err_fail(WEFT_USAGE,
+                          CALL "(): '%s' starts as a copy of its parameter, so it has all of its "
+                               "axes in their order and the type fp32, bf16 or fp16",
+                          x->name);
 }
 
 static weft_status check_init(const graph *g, const weft_state_args *x, const weft_shape *shape)

@@ -213,6 +213,11 @@ graph_node *graph_add_node(graph *g, const char *id, uint32_t nattr, uint32_t ni
     return n;
 }
 
+bool graph_node_shape_only(const graph_node *n, uint32_t k)
+{
+    return n->op && (n->op->flags & WEFT_OP_SHAPE_LAST) && k + 1 == n->nin;
+}
+
 static void set_producers(graph *g, const graph_node *n, uint32_t producer)
 {
     for (uint32_t k = 0; k < n->nout; k++) {

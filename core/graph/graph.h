@@ -164,6 +164,9 @@ weft_builder graph_builder(graph *g);
 /* Floating-point operations of a node on one rank, by local shapes; 0 without an op. [plan] */
 double graph_node_flops(const graph *g, const graph_node *n);
 
+/* Does the node read only the shape of input k, not its elements? */
+bool graph_node_shape_only(const graph_node *n, uint32_t k);
+
 /* The first argument of the functions of a node's op; `b` is the graph's builder. [plan] */
 weft_op_self graph_op_self(const graph_node *n, const weft_builder *b);
 

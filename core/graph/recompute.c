@@ -51,11 +51,6 @@ typedef struct remaking {
     graph_nodes nodes;   /* the graph as it will be */
 } remaking;
 
-static bool reads_values(const graph_node *n, uint32_t k)
-{
-    return !(n->op && n->op->flags & WEFT_OP_SHAPE_LAST && k + 1 == n->nin);
-}
-
 /* Step 1. Returns whether any mark holds. */
 static bool find_marked(remaking *r)
 {
@@ -89,7 +84,7 @@ static bool find_marked(remaking *r)
 static void need(remaking *r, const graph_node *n, uint32_t phase)
 {
     for (uint32_t k = 0; k < n->nin; k++) {
-        if (!r->recomputed[n->in[k]] || !reads_values(n, k))
+        if (!r->recomputed[n->in[k]] || graph_node_shape_only(n, k))
             continue;
         uint32_t *p = &r->phase[graph_tensor_at(r->g, n->in[k])->producer - 1];
         *p = *p && *p < phase ? *p : phase;
@@ -124,7 +119,7 @@ static void read_copies(remaking *r, graph_node *n)
 {
     for (uint32_t k = 0; k < n->nin; k++) {
         weft_tensor t = n->in[k];
-        if (!r->recomputed[t] || !reads_values(n, k))
+        if (!r->recomputed[t] || graph_node_shape_only(n, k))
             continue;
         if (!r->copies[t]) {
             uint32_t maker = graph_tensor_at(r->g, t)->producer - 1;

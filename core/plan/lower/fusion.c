@@ -118,7 +118,7 @@ static bool disturbs(const plan_builder *b, const graph_node *x, const graph_nod
 {
     for (uint32_t i = 0; i < x->nout; i++)
         for (uint32_t k = 0; k < y->nin + y->nout; k++)
-            if (!(k < y->nin && plan_node_shape_only(y, k)) &&
+            if (!(k < y->nin && graph_node_shape_only(y, k)) &&
                 plan_root_of(b, x->out[i]) ==
                     plan_root_of(b, k < y->nin ? y->in[k] : y->out[k - y->nin]))
                 return true;

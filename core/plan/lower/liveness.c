@@ -13,11 +13,6 @@ weft_tensor plan_root_of(const plan_builder *b, weft_tensor t)
     return t;
 }
 
-bool plan_node_shape_only(const graph_node *n, uint32_t k)
-{
-    return n->op && (n->op->flags & WEFT_OP_SHAPE_LAST) && k + 1 == n->nin;
-}
-
 bool plan_node_adds(const plan_builder *b, uint32_t at, bool first)
 {
     const graph_node *n = &b->g->nodes.at[at];
@@ -115,7 +110,7 @@ void plan_liveness_find(plan_builder *b)
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const graph_node *x = &g->nodes.at[i];
         for (uint32_t k = 0; k < x->nin; k++)
-            if (!plan_node_shape_only(x, k)) {
+            if (!graph_node_shape_only(x, k)) {
                 note(b, u, x->in[k], x);
                 b->live.reads[x->in[k]]++;
             }
@@ -129,15 +124,12 @@ void plan_liveness_find(plan_builder *b)
     if (b->live.result)
         u[b->live.root[b->live.result]].elsewhere = 1;
     for (weft_tensor t = 1; t < n; t++) {
-        if (graph_tensor_at(g, t)->kind != WEFT_T_ACTIVATION || b->live.root[t] != t ||
-            u[t].elsewhere)
-            continue;
-        if (u[t].forward && u[t].backward) {
+        const bool own = graph_tensor_at(g, t)->kind == WEFT_T_ACTIVATION && b->live.root[t] == t;
+        if (u[t].elsewhere) {
+            b->live.saved_at[t] = LIVE_INOUT;
+        } else if (own && u[t].forward && u[t].backward) {
             b->live.saved_at[t] = b->live.saved[u[t].block];
             b->live.saved[u[t].block] += (graph_local_bytes(g, t) + 63) & ~(uint64_t)63;
         }
     }
-    for (weft_tensor t = 1; t < n; t++) /* live-ins and live-outs are marked by their usage */
-        if (u[t].elsewhere)
-            b->live.saved_at[t] = LIVE_INOUT;
 }

@@ -27,9 +27,6 @@ void plan_liveness_find(struct plan_builder *b);
 
 weft_tensor plan_root_of(const struct plan_builder *b, weft_tensor t); /* owner of its memory */
 
-/* Does the node read only the shape of input k, not its elements? */
-bool plan_node_shape_only(const graph_node *n, uint32_t k);
-
 /* Are the node's outputs accumulated into? `first`: in the first micro-batch. */
 bool plan_node_adds(const struct plan_builder *b, uint32_t at, bool first);
 

@@ -86,7 +86,7 @@ static void place_frame(lowering *l)
         if (n->comm)
             frame_repack(l, n, i);
         for (uint32_t k = 0; k < u->nin; k++)
-            if (!plan_node_shape_only(n, k))
+            if (!graph_node_shape_only(n, k))
                 frame_touch(l, u->in[k], i);
         for (uint32_t k = 0; k < u->nout; k++)
             if (u->out[k])
@@ -190,7 +190,7 @@ static weft_status lower_compute(lowering *l, const plan_unit *u)
     }
     for (uint32_t k = 0; k < u->nin + u->nout; k++) {
         const weft_tensor t = k < u->nin ? u->in[k] : u->out[k - u->nin];
-        const bool absent = !t || (k < u->nin && plan_node_shape_only(n, k));
+        const bool absent = !t || (k < u->nin && graph_node_shape_only(n, k));
         refs[k] = (plan_ref){BASE_ABSOLUTE, 1, 0};
         weft_status st = absent ? WEFT_OK : ref_of(l, t, &refs[k]);
         if (st != WEFT_OK)
