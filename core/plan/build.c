@@ -183,7 +183,8 @@ static weft_status build_one(plan_set *set, uint32_t stage, plan *out, int32_t *
     plan_flat flat = {0};
     /* Where there is no step, strategies are told a number that every schedule can divide among
      * stages. */
-    plan_edit_state edits = {.s = s,
+    plan_edit_state edits = {.g = &g,
+                             .s = s,
                              .pool = &out->pool,
                              .micro_batches = s->want == SPEC_TRAIN ? 1 : s->ranks,
                              .stages = {.axis = -1, .mine = stage}};

@@ -18,8 +18,7 @@
 
 static weft_status build(plan_builder *b, int64_t rows)
 {
-    const plan_graph_sizes size = {1, rows, 1};
-    weft_status st = plan_graph_build(b, b->g, &size, WEFT_MODEL_LOGITS, &b->result);
+    weft_status st = plan_graph_build(b, WEFT_MODEL_LOGITS, 1, rows, 1);
     if (st == WEFT_OK && rows > 1)
         st = graph_cached_check(b->g, rows);
     if (st == WEFT_OK)

@@ -9,16 +9,11 @@
 
 /* --- graphs.c --- */
 
-typedef struct plan_graph_sizes {
-    uint32_t dp_size; /* data-parallel ranks */
-    int64_t rows;     /* of a sample */
-    double average;   /* samples over which the loss is averaged */
-} plan_graph_sizes;
-
-/* Build the forward graph of one micro-batch of all data-parallel ranks, split by the strategies.
- * `want` as the family takes it. Free *g also after a failure. */
-weft_status plan_graph_build(plan_builder *b, graph *g, const plan_graph_sizes *size, uint32_t want,
-                             weft_tensor *result);
+/* Build the forward graph of one micro-batch of `dp_size` ranks, split by the strategies: b->g,
+ * which is empty, and b->result. `rows` of a sample; the loss is averaged over `average` samples;
+ * `want` as the family takes it. */
+weft_status plan_graph_build(plan_builder *b, uint32_t want, uint32_t dp_size, int64_t rows,
+                             double average);
 
 weft_status plan_pass_dp_size(plan_builder *b); /* number of data-parallel ranks */
 weft_status plan_pass_forward(plan_builder *b); /* of training, and its gradients */
