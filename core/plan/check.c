@@ -30,13 +30,20 @@ typedef struct queue {                /* of one channel */
 typedef struct machine {
     pool memory; /* of all arrays but the growing ones */
     const plan_set *set;
-    const plan_list **lists; /* [stage] */
-    uint32_t **nth;          /* [stage][collective] position in its channel's order */
+    uint32_t which; /* list */
+    uint32_t **nth; /* [stage][collective] position in its channel's order */
     uint32_t stages, channels;
     uint32_t *at;  /* [stage] next entry */
     queue *queues; /* [channel][stage]: of a channel between stages the first is that of all */
     uint32_t **me; /* [channel][stage] which member; NULL: the channel is within each stage */
 } machine;
+
+/* List number `which` of a stage: step, eval, then periodic lists. */
+static const plan_list *list_of(const machine *m, uint32_t stage)
+{
+    const plan *p = &m->set->at[stage];
+    return m->which == 0 ? &p->step : m->which == 1 ? &p->eval : &p->extra.at[m->which - 2].l;
+}
 
 static queue *queue_of(const machine *m, uint32_t channel, uint32_t stage)
 {
@@ -85,8 +92,8 @@ static weft_status post(machine *m, uint32_t stage, const plan_entry *e)
     return err_fail(WEFT_USAGE,
                     "list %s, channel %s, operation %u: rank %u starts '%s' (%llu elements) "
                     "where another has '%s' (%llu elements)",
-                    m->lists[stage]->name, p->channels.at[c->channel].name, nth, rank_of(m, stage),
-                    c->name, (unsigned long long)c->count, first->name,
+                    list_of(m, stage)->name, p->channels.at[c->channel].name, nth,
+                    rank_of(m, stage), c->name, (unsigned long long)c->count, first->name,
                     (unsigned long long)first->count);
 }
 
@@ -143,7 +150,7 @@ static bool has_capacity(const machine *m, uint32_t stage, const plan_entry *e)
 static weft_status walk_stage(machine *m, uint32_t stage, bool *moved)
 {
     const plan *p = &m->set->at[stage];
-    const plan_list *l = m->lists[stage];
+    const plan_list *l = list_of(m, stage);
     for (; m->at[stage] < l->entries.n; m->at[stage]++) {
         const plan_entry *e = &l->entries.at[m->at[stage]];
         if (e->kind == ENTRY_START) {
@@ -168,7 +175,7 @@ static weft_status report(const machine *m)
     uint32_t shown = 0;
     const uint32_t others = m->set->spec->ranks / m->stages - 1;
     for (uint32_t s = 0; s < m->stages && shown < 8; s++) {
-        const plan_list *l = m->lists[s];
+        const plan_list *l = list_of(m, s);
         if (m->at[s] >= l->entries.n)
             continue;
         used += (size_t)snprintf(where + used, sizeof where - used, "; rank %u is at entry %u, %s",
@@ -180,7 +187,7 @@ static weft_status report(const machine *m)
         snprintf(where + used, sizeof where - used, "; and so %s the %u other%s with the same list",
                  others == 1 ? "is" : "are", others, others == 1 ? "" : "s");
     return err_fail(WEFT_USAGE, "list %s would hang on a transport that buffers nothing%s",
-                    m->lists[0]->name, where);
+                    list_of(m, 0)->name, where);
 }
 
 static weft_status run(machine *m)
@@ -194,7 +201,7 @@ static weft_status run(machine *m)
         }
     }
     for (uint32_t s = 0; s < m->stages; s++)
-        if (m->at[s] < m->lists[s]->entries.n)
+        if (m->at[s] < list_of(m, s)->entries.n)
             return report(m);
     return WEFT_OK;
 }
@@ -233,22 +240,13 @@ static uint32_t *number_operations(machine *m, const plan *p, const plan_list *l
     return nth;
 }
 
-/* List number `which` of a plan: step, eval, then periodic lists. */
-static const plan_list *numbered(const plan *p, uint32_t which)
-{
-    return which == 0 ? &p->step : which == 1 ? &p->eval : &p->extra.at[which - 2].l;
-}
-
 static weft_status check_list(const plan_set *set, uint32_t which)
 {
-    machine m = {.set = set, .stages = set->n, .channels = set->at[0].channels.n};
+    machine m = {.set = set, .which = which, .stages = set->n, .channels = set->at[0].channels.n};
     const uint32_t queues = m.channels * (m.stages + 1);
-    m.lists = pool_array(&m.memory, set->n, sizeof *m.lists);
     m.nth = pool_array(&m.memory, set->n, sizeof *m.nth);
-    for (uint32_t i = 0; i < set->n; i++) {
-        m.lists[i] = numbered(&set->at[i], which);
-        m.nth[i] = number_operations(&m, &set->at[i], m.lists[i]);
-    }
+    for (uint32_t i = 0; i < set->n; i++)
+        m.nth[i] = number_operations(&m, &set->at[i], list_of(&m, i));
     m.at = pool_array(&m.memory, m.stages, sizeof *m.at);
     m.queues = pool_array(&m.memory, queues, sizeof *m.queues);
     m.me = pool_array(&m.memory, m.channels, sizeof *m.me);

@@ -33,13 +33,6 @@ weft_status plan_edits_answer(plan_edit_state *e, weft_status st)
     return graph_check_return(st, ERR_OWNER, e->owner, "edit");
 }
 
-weft_status plan_edits_in_phase(const plan_edit_state *e, uint32_t phase)
-{
-    if (e->phase == phase)
-        return WEFT_OK;
-    return err_fail(WEFT_USAGE, "this is phase %u; the edit belongs to phase %u", e->phase, phase);
-}
-
 weft_status plan_edit_begin(plan_edit_state *e, const char *call, uint32_t flags, uint32_t phase)
 {
     if (!e)
@@ -53,7 +46,9 @@ weft_status plan_edit_begin(plan_edit_state *e, const char *call, uint32_t flags
                            "limit; check for an endless loop",
                            EDITS_MAX, e->phase);
     const weft_status st = sized_check_flags(call, flags, 0);
-    return st != WEFT_OK || !phase ? st : plan_edits_in_phase(e, phase);
+    if (st != WEFT_OK || !phase || e->phase == phase)
+        return st;
+    return err_fail(WEFT_USAGE, "this is phase %u; the edit belongs to phase %u", e->phase, phase);
 }
 
 weft_status plan_edit_end(plan_edit_state *e, const char *call, weft_status st)

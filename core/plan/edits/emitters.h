@@ -42,9 +42,6 @@ weft_status plan_edit_glob(weft_status st, const char *call, const char *what, c
 weft_status plan_edit_axis(weft_status st, const plan_edit_state *e, const char *call,
                            const char *name, uint32_t *out);
 
-/* WEFT_USAGE unless `phase` is the current one. */
-weft_status plan_edits_in_phase(const plan_edit_state *e, uint32_t phase);
-
 /* Let the graph's comm() find the groups that there are. */
 void plan_edits_show_groups(plan_edit_state *e);
 

@@ -137,9 +137,8 @@ weft_status plan_edit_group(void *ctx, const char *name, const char *mesh_axis,
     static const char call[] = "edits.group";
     plan_edit_state *e = ctx;
     uint32_t a = 0;
-    weft_status st = plan_edit_begin(e, call, flags, 0);
-    if (st == WEFT_OK && e->phase != WEFT_PHASE_STAGE)
-        st = plan_edits_in_phase(e, WEFT_PHASE_SPLIT);
+    const bool staging = e && e->phase == WEFT_PHASE_STAGE;
+    weft_status st = plan_edit_begin(e, call, flags, staging ? WEFT_PHASE_STAGE : WEFT_PHASE_SPLIT);
     if (st == WEFT_OK)
         st = graph_check_name(call, "name", name);
     st = plan_edit_axis(st, e, call, mesh_axis, &a);
