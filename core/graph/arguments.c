@@ -313,18 +313,27 @@ weft_status graph_check_return(weft_status st, err_subject what, const char *who
                : st;
 }
 
-void graph_name_source(const graph *g, const graph_node *n, char *name, size_t capacity)
+/* What a node of a list is made of: a parameter or state, as "(NAME)"; "": of none. */
+static const char *source_of(graph *g, const graph_node *n)
 {
-    const size_t used = strlen(name);
     for (uint32_t k = 0; g->now.state_of && !*g->now.state_of && k < n->nin; k++) {
         const graph_tensor *x = graph_tensor_at(g, n->in[k]);
-        const bool made = x->kind == WEFT_T_ACTIVATION;
-        const char *of = made ? strchr(x->name, '(') : x->name;
-        if (!of || x->kind == WEFT_T_SCALAR)
-            continue;
-        snprintf(name + used, capacity - used, made ? "%s" : "(%s)", of);
-        return;
+        const char *of = x->kind == WEFT_T_ACTIVATION ? strchr(x->name, '(')
+                                                      : pool_printf(&g->pool, "(%s)", x->name);
+        if (of && x->kind != WEFT_T_SCALAR)
+            return of;
     }
+    return "";
+}
+
+weft_tensor graph_add_output(graph *g, uint32_t k, const char *name, const weft_shape *shape)
+{
+    const graph_node *n = &g->nodes.at[g->nodes.n - 1];
+    char full[3 * WEFT_MAX_NAME];
+    snprintf(full, sizeof full, "%s%s", name, source_of(g, n));
+    n->out[k] = graph_add(g, full, WEFT_T_ACTIVATION, shape);
+    graph_tensor_at(g, n->out[k])->producer = g->nodes.n;
+    return n->out[k];
 }
 
 /* The stream of an op that draws; false: it does not draw. The attribute is that of weft's own ops,

@@ -75,9 +75,9 @@ weft_status graph_state(void *ctx, const weft_state_args *args, weft_tensor *out
 /* The builder's comm() (builder_comm.c): appends communication, see weft/graph.h. */
 weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, weft_tensor *out);
 
-/* In a list: appends to the name of an output of `n` of which parameter or state it is made, for
- * messages: "mul#58.0(head.w)". */
-void graph_name_source(const graph *g, const graph_node *n, char *name, size_t capacity);
+/* Adds output `k` of the last node, an activation. In a list its name says of which parameter or
+ * state it is made, for messages: "mul#58.0(head.w)". */
+weft_tensor graph_add_output(graph *g, uint32_t k, const char *name, const weft_shape *shape);
 
 /* Checks the status that a plugin's function returned: an invalid status becomes WEFT_INTERNAL, and
  * a failure without a message gets one that names `who` and `call`. */

@@ -12,7 +12,6 @@
 #include "host/call.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The gradient sum of a parameter, made at its first contribution. */
@@ -229,10 +228,9 @@ weft_status graph_backward(graph *g, weft_tensor loss)
     if (st != WEFT_OK)
         return st;
     /* Only forward tensors are looked up, and they all exist by now. */
-    weft_tensor *grads = mem_alloc((g->tensors.n + 1) * sizeof *grads);
+    weft_tensor *grads = pool_array(&g->pool, g->tensors.n + 1, sizeof *grads);
     grads[loss] = one;
     for (uint32_t i = forward; st == WEFT_OK && i-- > 0;)
         st = one_node(g, i, grads);
-    free(grads);
     return st;
 }

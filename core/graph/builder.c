@@ -51,27 +51,20 @@ static weft_status b_block(void *ctx, const char *name, uint32_t flags)
     return WEFT_OK;
 }
 
-/* Checks a new tensor: its name is free, its shape valid, and its output pointer not NULL. */
+/* Checks a tensor: its name is free or that of `have`, its shape valid, and its output pointer not
+ * NULL. */
 static weft_status check_new(const graph *g, const char *call, const char *name,
-                             const weft_shape *shape, const weft_tensor *out)
+                             const weft_shape *shape, const weft_tensor *out, weft_tensor have)
 {
     weft_status st = graph_check_name(call, "name", name);
     if (st == WEFT_OK)
         st = graph_check_shape(call, name, shape);
     if (st == WEFT_OK)
         st = graph_check_pointer(call, "out", out);
-    if (st == WEFT_OK && graph_find(g, name))
+    if (st == WEFT_OK && !have && graph_find(g, name))
         st = err_fail_in(WEFT_USAGE, ERR_CALL, call, "the graph already has a tensor named %s",
                          name);
     return st;
-}
-
-/* The arguments of a call for a tensor that the graph may have already. */
-static weft_status check_again(const char *call, const char *name, const weft_shape *shape,
-                               const weft_tensor *out)
-{
-    const weft_status st = graph_check_shape(call, name, shape);
-    return st == WEFT_OK ? graph_check_pointer(call, "out", out) : st;
 }
 
 static weft_status b_input(void *ctx, const weft_input_args *args, weft_tensor *out)
@@ -86,8 +79,7 @@ static weft_status b_input(void *ctx, const weft_input_args *args, weft_tensor *
     if (have && graph_tensor_at(g, have)->kind != WEFT_T_INPUT)
         have = 0;
     if (st == WEFT_OK)
-        st = have ? check_again("builder.input", a.name, a.shape, out)
-                  : check_new(g, "builder.input", a.name, a.shape, out);
+        st = check_new(g, "builder.input", a.name, a.shape, out, have);
     if (st == WEFT_OK && (g->now.replacing || number || g->rows))
         st = graph_check_input(g, a.name, a.shape);
     if (st == WEFT_OK) /* several ops of a graph share the number */
@@ -113,7 +105,7 @@ static weft_status check_init(const char *name, const char *init)
 
 static weft_status check_param(graph *g, const weft_param_args *a, const weft_tensor *out)
 {
-    weft_status st = check_new(g, "builder.param", a->name, a->shape, out);
+    weft_status st = check_new(g, "builder.param", a->name, a->shape, out, 0);
     if (st == WEFT_OK)
         st = check_init(a->name, a->init);
     if (st == WEFT_OK && a->role)
@@ -203,30 +195,29 @@ double graph_node_flops(const graph *g, const graph_node *n)
     return PLUGIN_GET(n->op, flops, &self, n->attrs, n->nattr, in, n->nin, out, n->nout);
 }
 
-static weft_status check_operands(const graph *g, const char *id, const weft_attr *attrs,
-                                  uint32_t nattr, const weft_tensor *in, uint32_t nin,
-                                  const weft_tensor *out, uint32_t nout)
+static weft_status check_operands(const graph *g, const graph_node *n)
 {
-    weft_status st = graph_check_attrs(id, attrs, nattr);
-    if (st == WEFT_OK && (nin > WEFT_MAX_OPERANDS || nout > WEFT_MAX_OPERANDS))
+    weft_status st = graph_check_attrs(n->id, n->attrs, n->nattr);
+    if (st == WEFT_OK && (n->nin > WEFT_MAX_OPERANDS || n->nout > WEFT_MAX_OPERANDS))
         st = err_fail(WEFT_USAGE,
-                      "builder.op(): %s has more than %d operands: %u inputs, %u outputs", id,
-                      WEFT_MAX_OPERANDS, nin, nout);
-    if (st == WEFT_OK && !nout)
-        st = err_fail(WEFT_USAGE, "builder.op(): %s is asked for no output", id);
-    if (st == WEFT_OK && nin)
-        st = graph_check_pointer("builder.op", "in", in);
+                      "builder.op(): %s has more than %d operands: %u inputs, %u outputs", n->id,
+                      WEFT_MAX_OPERANDS, n->nin, n->nout);
+    if (st == WEFT_OK && !n->nout)
+        st = err_fail(WEFT_USAGE, "builder.op(): %s is asked for no output", n->id);
+    if (st == WEFT_OK && n->nin)
+        st = graph_check_pointer("builder.op", "in", n->in);
     if (st == WEFT_OK)
-        st = graph_check_pointer("builder.op", "out", out);
-    for (uint32_t i = 0; st == WEFT_OK && i < nin; i++)
-        st = graph_check_tensor(g, "builder.op", id, in[i]);
+        st = graph_check_pointer("builder.op", "out", n->out);
+    for (uint32_t i = 0; st == WEFT_OK && i < n->nin; i++)
+        st = graph_check_tensor(g, "builder.op", n->id, n->in[i]);
     return st;
 }
 
 /* The shapes of the outputs, from the op's infer(). */
-static weft_status infer(graph *g, const char *id, const graph_node *n, weft_shape *out)
+static weft_status infer(graph *g, const graph_node *n, weft_shape *out)
 {
     const weft_op *op = n->op;
+    const char *id = n->id;
     weft_shape in[WEFT_MAX_OPERANDS] = {0};
     for (uint32_t i = 0; i < n->nin; i++)
         in[i] = graph_tensor_at(g, n->in[i])->shape;
@@ -267,22 +258,22 @@ static void copy_attrs(graph *g, graph_node *n, const weft_attr *attrs)
 }
 
 /* Looks up the op and checks the call; *asked becomes a node that is not in the graph yet. */
-static weft_status check_op(graph *g, const char *id, uint32_t flags, graph_node *asked,
-                            weft_shape *to, const weft_tensor *out)
+static weft_status check_op(graph *g, uint32_t flags, graph_node *asked, weft_shape *to)
 {
     weft_op_self self = {0};
     weft_status st = graph_check_call(g, CALL_OP, flags);
     if (st == WEFT_OK)
-        st = graph_check_text("builder.op", "id", id, WEFT_MAX_NAME - 1);
-    asked->op = st != WEFT_OK || !g->ops.find ? NULL : g->ops.find(g->ops.ctx, id, &self);
+        st = graph_check_text("builder.op", "id", asked->id, WEFT_MAX_NAME - 1);
+    asked->op = st != WEFT_OK || !g->ops.find ? NULL : g->ops.find(g->ops.ctx, asked->id, &self);
     asked->module = self.module;
     asked->conf = self.conf;
     if (st == WEFT_OK && !asked->op)
-        st = err_fail(WEFT_USAGE, "unknown op '%s'", id);
+        st = err_fail(WEFT_USAGE, "unknown op '%s'", asked->id);
     if (st == WEFT_OK)
-        st = check_operands(g, id, asked->attrs, asked->nattr, asked->in, asked->nin, out,
-                            asked->nout);
-    return st != WEFT_OK ? st : infer(g, id, asked, to);
+        st = check_operands(g, asked);
+    if (st == WEFT_OK)
+        st = infer(g, asked, to);
+    return st != WEFT_OK ? st : graph_check_stream(g, asked);
 }
 
 static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint32_t nattr,
@@ -295,11 +286,10 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
                         .attrs = attrs,
                         .nattr = nattr,
                         .in = (weft_tensor *)in,
+                        .out = out,
                         .nin = nin,
                         .nout = nout};
-    weft_status st = check_op(g, id, flags, &asked, to, out);
-    if (st == WEFT_OK)
-        st = graph_check_stream(g, &asked);
+    weft_status st = check_op(g, flags, &asked, to);
     if (st != WEFT_OK)
         return st;
     if (g->now.state_of && (asked.op->flags & WEFT_OP_ELEMENTWISE))
@@ -311,14 +301,10 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
     copy_attrs(g, n, attrs);
     if (nin)
         memcpy(n->in, in, nin * sizeof *in);
-    uint32_t number = g->nodes.n;
     for (uint32_t i = 0; i < nout; i++) {
-        char name[3 * WEFT_MAX_NAME];
-        snprintf(name, sizeof name, "%.40s#%u.%u", id, number, i);
-        graph_name_source(g, &g->nodes.at[number - 1], name, sizeof name);
-        out[i] = graph_add(g, name, WEFT_T_ACTIVATION, &to[i]);
-        graph_tensor_at(g, out[i])->producer = number;
-        g->nodes.at[number - 1].out[i] = out[i];
+        char name[WEFT_MAX_NAME];
+        snprintf(name, sizeof name, "%.40s#%u.%u", id, g->nodes.n, i);
+        out[i] = graph_add_output(g, i, name, &to[i]);
     }
     return WEFT_OK;
 }

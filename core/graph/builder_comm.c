@@ -19,15 +19,6 @@ static const char *comm_id(uint32_t kind)
     }
 }
 
-/* Index of the tensor axis `name`; rank: it has none. */
-static uint32_t axis_of(const graph_tensor *t, const char *name)
-{
-    uint32_t k = 0;
-    while (k < t->shape.rank && strcmp(t->shape.axes[k].name, name))
-        k++;
-    return k;
-}
-
 static weft_status check_shift(const graph_tensor *t, const char *axis, uint32_t root,
                                uint32_t size)
 {
@@ -120,7 +111,7 @@ static weft_status check_comm(const graph *g, uint32_t kind, uint32_t redop, con
     if (root || (kind == WEFT_ALL_REDUCE) != !axis)
         return err_fail(WEFT_USAGE, "%s of %s takes %s axis of the tensor, and no root", id,
                         t->name, kind == WEFT_ALL_REDUCE ? "no" : "an");
-    if (!axis || axis_of(t, axis) < t->shape.rank)
+    if (!axis || graph_axis_of(&t->shape, axis, strlen(axis)) < t->shape.rank)
         return WEFT_OK;
     return err_fail(WEFT_USAGE, "%s of %s along '%s': it has no such axis", id, t->name, axis);
 }
@@ -171,16 +162,12 @@ weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, we
     n->mesh_axis = a;
     n->group = group;
     n->root = c.root;
-    n->cuts = c.axis ? axis_of(graph_tensor_at(g, in), c.axis) : NO_AXIS;
+    const weft_shape shape = graph_tensor_at(g, in)->shape;
+    n->cuts = c.axis ? graph_axis_of(&shape, c.axis, strlen(c.axis)) : NO_AXIS;
     n->joins = c.kind == WEFT_ALL_GATHER ? n->cuts : NO_AXIS;
     n->in[0] = in;
-    char name[3 * WEFT_MAX_NAME];
-    uint32_t number = g->nodes.n;
-    snprintf(name, sizeof name, "%s#%u", n->id, number);
-    graph_name_source(g, n, name, sizeof name);
-    weft_shape shape = graph_tensor_at(g, in)->shape;
-    *out = graph_add(g, name, WEFT_T_ACTIVATION, &shape);
-    graph_tensor_at(g, *out)->producer = number;
-    g->nodes.at[number - 1].out[0] = *out;
+    char name[WEFT_MAX_NAME];
+    snprintf(name, sizeof name, "%s#%u", n->id, g->nodes.n);
+    *out = graph_add_output(g, 0, name, &shape);
     return WEFT_OK;
 }

@@ -14,14 +14,6 @@
 
 #define CALL "builder.state"
 
-static int axis_of(const weft_shape *s, const char *name, size_t length)
-{
-    for (uint32_t i = 0; i < s->rank; i++)
-        if (strlen(s->axes[i].name) == length && !strncmp(s->axes[i].name, name, length))
-            return (int)i;
-    return -1;
-}
-
 static weft_status check_like(const graph *g, const weft_state_args *x)
 {
     weft_status st = graph_check_tensor(g, CALL, "like", x->like);
@@ -56,14 +48,12 @@ static weft_status check_type(const graph *g, const weft_state_args *x)
 static weft_status check_copy(const graph *g, const weft_state_args *x, const weft_shape *shape)
 {
     const weft_shape *like = &graph_tensor_at(g, x->like)->shape;
-    bool fits = weft_dtype_computes(shape->dtype) && shape->rank == like->rank;
-    for (uint32_t i = 0; fits && i < like->rank; i++)
-        fits = !strcmp(shape->axes[i].name, like->axes[i].name);
-    return fits ? WEFT_OK
-                : err_fail(WEFT_USAGE,
-                           CALL "(): '%s' starts as a copy of its parameter, so it has all of its "
-                                "axes in their order and the type fp32, bf16 or fp16",
-                           x->name);
+    return weft_dtype_computes(shape->dtype) && graph_same_axes(shape, like)
+               ? WEFT_OK
+               : err_fail(WEFT_USAGE,
+                          CALL "(): '%s' starts as a copy of its parameter, so it has all of its "
+                               "axes in their order and the type fp32, bf16 or fp16",
+                          x->name);
 }
 
 static weft_status check_init(const graph *g, const weft_state_args *x, const weft_shape *shape)
@@ -98,8 +88,8 @@ static weft_status kept_shape(const weft_state_args *x, const graph_tensor *like
         length ? graph_check_text(CALL, "keep", x->keep, WEFT_MAX_AXES * WEFT_MAX_NAME) : WEFT_OK;
     for (const char *p = length ? x->keep : NULL; st == WEFT_OK && p;) {
         const size_t n = strcspn(p, ",");
-        const int i = axis_of(whole, p, n);
-        if (i < 0)
+        const uint32_t i = graph_axis_of(whole, p, n);
+        if (i == whole->rank)
             st = err_fail(WEFT_USAGE,
                           CALL "(): keep of '%s' names the axis '%.*s', which %s has not", x->name,
                           n > WEFT_MAX_NAME ? WEFT_MAX_NAME : (int)n, p, like->name);
@@ -118,8 +108,8 @@ static weft_status own_shape(const weft_state_args *x, const graph_tensor *like,
     weft_status st = graph_check_shape(CALL, x->name, x->shape);
     for (uint32_t i = 0; st == WEFT_OK && i < x->shape->rank; i++) {
         const weft_axis *a = &x->shape->axes[i];
-        const int k = axis_of(&like->shape, a->name, strlen(a->name));
-        if (k >= 0 && like->shape.axes[k].size != a->size)
+        const uint32_t k = graph_axis_of(&like->shape, a->name, strlen(a->name));
+        if (k < like->shape.rank && like->shape.axes[k].size != a->size)
             st = err_fail(WEFT_USAGE,
                           CALL "(): '%s' has %lld elements along '%s', and %s has %lld: an axis of "
                                "another size needs another name",
@@ -203,7 +193,8 @@ weft_status graph_state(void *ctx, const weft_state_args *args, weft_tensor *out
     t->full = shape.rank == like.rank;
     for (uint32_t i = 0; i < shape.rank; i++) {
         const char *name = shape.axes[i].name;
-        t->follows[i] = (uint32_t)(1 + axis_of(&like, name, strlen(name)));
+        const uint32_t k = graph_axis_of(&like, name, strlen(name));
+        t->follows[i] = k < like.rank ? 1 + k : 0;
         t->full = t->full && t->follows[i] == i + 1;
     }
     return WEFT_OK;

@@ -88,7 +88,7 @@ weft_status graph_cached_check(graph *g, int64_t rows)
 {
     const graph_mesh each = {.n = 1, .name = {"rows"}, .size = {(uint32_t)rows}};
     const graph_mesh *was = g->mesh;
-    weft_place *placed = mem_alloc(g->tensors.n * sizeof *placed + 1);
+    weft_place *placed = pool_array(&g->pool, g->tensors.n, sizeof *placed);
     const uint32_t tensors = g->tensors.n;
     for (uint32_t i = 0; i < tensors; i++)
         placed[i] = g->tensors.at[i].place[0];
@@ -97,7 +97,6 @@ weft_status graph_cached_check(graph *g, int64_t rows)
     g->mesh = was;
     for (uint32_t i = 0; i < tensors; i++)
         g->tensors.at[i].place[0] = placed[i];
-    free(placed);
     return st;
 }
 
@@ -224,7 +223,7 @@ weft_status graph_cached_make(graph *g, int64_t max)
 
 void graph_cached_prune(graph *g)
 {
-    bool *wanted = mem_alloc((g->tensors.n + 1) * sizeof *wanted);
+    bool *wanted = pool_array(&g->pool, g->tensors.n + 1, sizeof *wanted);
     uint32_t placed = g->nodes.n;
     for (uint32_t i = g->nodes.n; i-- > 0;) {
         const graph_node n = g->nodes.at[i];
@@ -239,5 +238,4 @@ void graph_cached_prune(graph *g)
     g->nodes.n -= placed;
     memmove(g->nodes.at, g->nodes.at + placed, g->nodes.n * sizeof *g->nodes.at);
     graph_number_producers(g, 0);
-    free(wanted);
 }

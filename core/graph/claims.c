@@ -10,12 +10,6 @@
 #include <string.h>
 #include <weft/shard.h>
 
-static bool known_kind(uint32_t kind)
-{
-    return kind == WEFT_WHOLE || kind == WEFT_SPLIT || kind == WEFT_PARTIAL_SUM ||
-           kind == WEFT_PARTIAL_MAX || kind == WEFT_HELD;
-}
-
 /* Whether an input is split along an axis of this size and name; a copy may name it otherwise. */
 static bool goes_on(const graph *g, const graph_node *n, const weft_place *in,
                     const weft_axis *axis)
@@ -57,7 +51,7 @@ static weft_status check_claim(const graph *g, const graph_node *n, uint32_t a, 
     bool held = false;
     for (uint32_t k = 0; k < n->nin; k++)
         held |= in[k].kind == WEFT_HELD && in[k].axis == p.axis;
-    if (!known_kind(p.kind))
+    if (p.kind > WEFT_HELD) /* the last of them */
         return err_fail_in(WEFT_USAGE, ERR_OP, n->id,
                            "its shard() places output %u in the unknown way %u", output, p.kind);
     if (p.kind == WEFT_SPLIT)

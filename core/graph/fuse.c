@@ -12,7 +12,7 @@
 #include <string.h>
 
 typedef struct fuser {
-    graph *g;
+    const graph *g;
     graph_fused *f;
     uint16_t *reg;   /* [tensor] 1 + its register */
     uint8_t *scalar; /* [tensor] 1 when it has one value for all elements */
@@ -42,12 +42,12 @@ static weft_status count_operand(fuser *u, weft_tensor t, uint32_t last)
 }
 
 /* Find the inputs, whose registers are their positions, and the last use of each value. */
-static weft_status count_values(fuser *u, uint32_t first, uint32_t end, weft_tensor gate,
-                                const bool *wanted)
+static weft_status count_values(fuser *u, const graph_nodes *nodes, weft_tensor gate,
+                                const bool *wanted, pool *memory)
 {
     weft_status st = WEFT_OK;
-    for (uint32_t i = first; st == WEFT_OK && i < end; i++) {
-        const graph_node *n = &u->g->nodes.at[i];
+    for (uint32_t i = 0; st == WEFT_OK && i < nodes->n; i++) {
+        const graph_node *n = &nodes->at[i];
         for (uint32_t k = 0; st == WEFT_OK && k < n->nin; k++)
             st = count_operand(u, n->in[k], n->assign ? FOR_GOOD : i + 1);
         if (n->assign)
@@ -58,7 +58,7 @@ static weft_status count_values(fuser *u, uint32_t first, uint32_t end, weft_ten
     if (st == WEFT_OK && gate)
         st = count_operand(u, gate, FOR_GOOD);
     u->f->program.nregs = u->f->nin;
-    u->taken = pool_array(&u->g->pool, u->values + 1, sizeof *u->taken);
+    u->taken = pool_array(memory, u->values + 1, sizeof *u->taken);
     memset(u->taken, true, u->f->nin);
     return st;
 }
@@ -102,9 +102,8 @@ static weft_status operand(fuser *u, weft_tensor t, uint16_t *out)
     return WEFT_OK;
 }
 
-static weft_status fuse_node(fuser *u, uint32_t i)
+static weft_status fuse_node(fuser *u, const graph_node *n, uint32_t i)
 {
-    const graph_node *n = &u->g->nodes.at[i];
     uint16_t r[3] = {0};
     uint16_t scalar = 1;
     for (uint32_t k = 0; k < n->nin; k++) {
@@ -147,34 +146,29 @@ bool graph_fused_fits(const graph_fused *f)
     return f->program.nregs <= WEFT_EW_MAX_REGISTERS && f->program.nsteps <= WEFT_EW_MAX_STEPS;
 }
 
-weft_status graph_fuse(graph *g, uint32_t first, uint32_t end, weft_tensor gate, graph_fused *out)
-{
-    return graph_fuse_wanted(g, first, end, gate, NULL, out);
-}
-
-weft_status graph_fuse_wanted(graph *g, uint32_t first, uint32_t end, weft_tensor gate,
-                              const bool *wanted, graph_fused *out)
+weft_status graph_fuse(const graph *g, const graph_nodes *nodes, weft_tensor gate,
+                       const bool *wanted, pool *memory, graph_fused *out)
 {
     *out = (graph_fused){0};
     fuser u = {.g = g, .f = out};
-    u.reg = pool_array(&g->pool, g->tensors.n + 1, sizeof *u.reg);
-    u.scalar = pool_array(&g->pool, g->tensors.n + 1, 1);
-    u.last = pool_array(&g->pool, g->tensors.n + 1, sizeof *u.last);
-    uint16_t *out_reg = pool_array(&g->pool, 32, sizeof *out_reg);
-    weft_status st = count_values(&u, first, end, gate, wanted);
-    for (uint32_t i = first; st == WEFT_OK && i < end; i++) {
-        const graph_node *n = &g->nodes.at[i];
+    u.reg = pool_array(memory, g->tensors.n + 1, sizeof *u.reg);
+    u.scalar = pool_array(memory, g->tensors.n + 1, 1);
+    u.last = pool_array(memory, g->tensors.n + 1, sizeof *u.last);
+    uint16_t *out_reg = pool_array(memory, 32, sizeof *out_reg);
+    weft_status st = count_values(&u, nodes, gate, wanted, memory);
+    for (uint32_t i = 0; st == WEFT_OK && i < nodes->n; i++) {
+        const graph_node *n = &nodes->at[i];
         if (n->assign)
             st = fuse_output(&u, n->in[0], n->out[0], out_reg);
         else if (n->op && (n->op->flags & WEFT_OP_ELEMENTWISE) && n->nin <= 3)
-            st = fuse_node(&u, i);
+            st = fuse_node(&u, n, i);
         else
             st = err_fail(WEFT_UNSUPPORTED, "op %s is not elementwise", n->id);
         if (st == WEFT_OK && wanted && !n->assign && wanted[n->out[0]])
             st = fuse_output(&u, n->out[0], n->out[0], out_reg);
     }
     if (st == WEFT_OK && u.steps.n)
-        out->program.steps = pool_copy(&g->pool, u.steps.at, u.steps.n * sizeof *u.steps.at);
+        out->program.steps = pool_copy(memory, u.steps.at, u.steps.n * sizeof *u.steps.at);
     out->program.struct_size = sizeof(weft_ew_program);
     out->program.nsteps = u.steps.n;
     out->program.gate = gate ? u.reg[gate] - 1 : -1;

@@ -113,6 +113,14 @@ weft_tensor graph_find(const graph *g, const char *name)
     return *slot_of(g, name);
 }
 
+uint32_t graph_axis_of(const weft_shape *s, const char *name, size_t n)
+{
+    uint32_t i = 0;
+    while (i < s->rank && (strlen(s->axes[i].name) != n || strncmp(s->axes[i].name, name, n)))
+        i++;
+    return i;
+}
+
 bool graph_same_axes(const weft_shape *a, const weft_shape *b)
 {
     bool same = a->rank == b->rank;
@@ -203,6 +211,11 @@ graph_node *graph_add_node(graph *g, const char *id, uint32_t nattr, uint32_t ni
     n->in = pool_array(&g->pool, nin, sizeof(weft_tensor));
     n->out = pool_array(&g->pool, nout, sizeof(weft_tensor));
     return n;
+}
+
+bool graph_node_shape_only(const graph_node *n, uint32_t k)
+{
+    return n->op && (n->op->flags & WEFT_OP_SHAPE_LAST) && k + 1 == n->nin;
 }
 
 static void set_producers(graph *g, const graph_node *n, uint32_t producer)

@@ -164,6 +164,9 @@ weft_builder graph_builder(graph *g);
 /* Floating-point operations of a node on one rank, by local shapes; 0 without an op. [plan] */
 double graph_node_flops(const graph *g, const graph_node *n);
 
+/* Does the node read only the shape of input k, not its elements? */
+bool graph_node_shape_only(const graph_node *n, uint32_t k);
+
 /* The first argument of the functions of a node's op; `b` is the graph's builder. [plan] */
 weft_op_self graph_op_self(const graph_node *n, const weft_builder *b);
 
@@ -179,6 +182,8 @@ bool graph_local_start(const graph *g, weft_tensor t, uint32_t axis, uint64_t ou
 uint64_t graph_local_elements(const graph *g, weft_tensor t);
 uint64_t graph_local_bytes(const graph *g, weft_tensor t);
 
+/* Index of the axis whose name is the first `n` bytes of `name`; rank: there is none. */
+uint32_t graph_axis_of(const weft_shape *s, const char *name, size_t n);
 bool graph_same_axes(const weft_shape *a, const weft_shape *b); /* by names and sizes */
 uint64_t graph_shape_elements(const weft_shape *s);
 uint64_t graph_shape_bytes(const weft_shape *s);
@@ -202,10 +207,9 @@ void graph_forget_producers(graph *g, const graph_node *nodes, uint32_t n);
 /* Set the placement of tensors that match `glob` along a named tensor axis (strategy.h, split). */
 weft_status graph_split(graph *g, const char *glob, const char *axis, uint32_t mesh_axis);
 
-/* Propagates placements through nodes [first, end) from their inputs. Where an op cannot take the
- * placement of an input, communication is inserted before it (place.c). Returns the new end in
- * *end. */
-weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end);
+/* Propagates placements through the nodes from `first` on, from their inputs. Where an op cannot
+ * take the placement of an input, communication is inserted before it (place.c). */
+weft_status graph_propagate(graph *g, uint32_t first);
 
 /* Replaces node `op` by what `emit` builds. Numbers and handles stay valid until
  * graph_apply_replacements(), which moves the replacements to their positions. */
@@ -236,19 +240,19 @@ void graph_recompute(graph *g);
 /* After that: a block's backward does not gather twice what recomputation already gathers. */
 void graph_share_gathers(graph *g);
 
-/* Join elementwise nodes [first, end) into one program. Inputs and outputs receive the tensors that
- * the program reads and writes; fails with WEFT_UNSUPPORTED when a node is not elementwise. */
+/* Elementwise nodes joined into one program, and the tensors that it reads and writes. */
 typedef struct graph_fused {
     weft_ew_program program;
     weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
     uint32_t nin, nout;
 } graph_fused;
 bool graph_fused_fits(const graph_fused *f); /* devices have registers and steps for it */
-weft_status graph_fuse(graph *g, uint32_t first, uint32_t end, weft_tensor gate, graph_fused *out);
 
-/* The same; results [tensor] that are wanted outside become outputs, too. */
-weft_status graph_fuse_wanted(graph *g, uint32_t first, uint32_t end, weft_tensor gate,
-                              const bool *wanted, graph_fused *out);
+/* Join `nodes`, whose tensors are those of `g`; what they assign is written, and results [tensor]
+ * that are wanted outside (NULL: none are). The program's memory is that of the pool.
+ * WEFT_UNSUPPORTED: a node is not elementwise. */
+weft_status graph_fuse(const graph *g, const graph_nodes *nodes, weft_tensor gate,
+                       const bool *wanted, pool *memory, graph_fused *out);
 
 /* '*' matches any run of characters; alternatives are separated by '|'. One that begins with '!'
  * takes away what it matches, wherever it stands; those alone match all but that. */

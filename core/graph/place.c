@@ -37,9 +37,7 @@ static weft_status split_one(graph *g, weft_tensor handle, const char *axis, uin
     const bool activation = t->kind == WEFT_T_ACTIVATION;
     const weft_place had = activation ? wanted(t, a) : t->place[a];
     weft_shape now = graph_local_shape(g, handle);
-    uint32_t k = 0;
-    while (k < now.rank && strcmp(now.axes[k].name, axis))
-        k++;
+    const uint32_t k = graph_axis_of(&now, axis, strlen(axis));
     if (k == now.rank)
         return err_fail(WEFT_USAGE, "tensor %s has no axis '%s' to split over %s", t->name, axis,
                         g->mesh->name[a]);
@@ -334,12 +332,11 @@ static weft_status take_axis(visit *v)
 
 /* Explicit communication (comm()). An all-to-all needs parts: what backward gives it as a partial
  * sum is completed first. */
-static weft_status comm_node(graph *g, uint32_t *i, uint32_t *end)
+static weft_status comm_node(graph *g, uint32_t *i)
 {
     visit v = {g, *i, g->nodes.at[*i].mesh_axis, 0};
     weft_status st = g->nodes.at[*i].comm == WEFT_ALL_TO_ALL ? complete(&v, true) : WEFT_OK;
     *i = v.i;
-    *end += v.added;
     return st == WEFT_OK ? graph_place_comm(g, &g->nodes.at[*i]) : st;
 }
 
@@ -355,18 +352,17 @@ static void note_of_params(const graph *g, const graph_node *n)
         graph_tensor_at(g, n->out[k])->of_params = all;
 }
 
-weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end)
+weft_status graph_propagate(graph *g, uint32_t first)
 {
-    for (uint32_t i = first; i < *end; i++) {
+    for (uint32_t i = first; i < g->nodes.n; i++) {
         note_of_params(g, &g->nodes.at[i]);
-        weft_status st = g->nodes.at[i].comm ? comm_node(g, &i, end) : WEFT_OK;
+        weft_status st = g->nodes.at[i].comm ? comm_node(g, &i) : WEFT_OK;
         for (uint32_t a = 0; st == WEFT_OK && !g->nodes.at[i].comm && a < g->mesh->n; a++) {
             if (g->mesh->size[a] == 1)
                 continue;
             visit v = {g, i, a, 0};
             st = g->nodes.at[i].assign ? take_axis(&v) : propagate_axis(&v);
             i = v.i;
-            *end += v.added;
         }
         if (st != WEFT_OK)
             return st;

@@ -39,9 +39,11 @@ static int splits_inside(const graph *g, const graph_tensor *t, uint32_t axis, u
     return -1;
 }
 
-bool graph_joins_in_order(const graph *g, weft_tensor handle, uint32_t a)
+/* Whether the parts of `t` along mesh axis `a`, put behind each other, are in the order of the
+ * whole tensor's elements: no inner mesh axis splits the same tensor axis, and there is no padding.
+ */
+static bool joins_in_order(const graph *g, const graph_tensor *t, uint32_t a)
 {
-    const graph_tensor *t = graph_tensor_at(g, handle);
     const uint32_t axis = t->place[a].axis;
     int64_t parts = 1;
     for (uint32_t x = 0; x < g->mesh->n; x++)
@@ -125,8 +127,7 @@ static weft_status check_all_to_all(const graph *g, const graph_node *n)
 static weft_status check_joined(const graph *g, const graph_node *n)
 {
     const graph_tensor *in = graph_tensor_at(g, n->in[0]);
-    if ((n->comm == WEFT_ALL_GATHER && !n->joins) ||
-        graph_joins_in_order(g, n->in[0], n->mesh_axis))
+    if ((n->comm == WEFT_ALL_GATHER && !n->joins) || joins_in_order(g, in, n->mesh_axis))
         return WEFT_OK;
     return err_fail(
         WEFT_USAGE,

@@ -8,11 +8,6 @@
  * the input does not lie as the communication needs it. [plan] */
 weft_status graph_place_comm(graph *g, graph_node *n);
 
-/* Whether the parts of `t` along mesh axis `a`, put behind each other, are in the order of the
- * whole tensor's elements: no inner mesh axis splits the same tensor axis, and there is no padding.
- */
-bool graph_joins_in_order(const graph *g, weft_tensor t, uint32_t a);
-
 /* WEFT_USAGE unless mesh axis `a` divides what a rank has of axis `axis` of `t`. */
 weft_status graph_check_parts(const graph *g, weft_tensor t, uint32_t axis, uint32_t a);
 weft_status graph_indivisible(const graph *g, const graph_tensor *t, const weft_axis *axis,

@@ -19,7 +19,6 @@
 #include "base/err.h"
 #include "graph/graph.h"
 
-#include <stdlib.h>
 #include <weft/strategy.h>
 
 weft_status graph_set_keep(graph *g, const char *glob, uint32_t how, const char *owner)
@@ -52,16 +51,11 @@ typedef struct remaking {
     graph_nodes nodes;   /* the graph as it will be */
 } remaking;
 
-static bool reads_values(const graph_node *n, uint32_t k)
-{
-    return !(n->op && n->op->flags & WEFT_OP_SHAPE_LAST && k + 1 == n->nin);
-}
-
 /* Step 1. Returns whether any mark holds. */
 static bool find_marked(remaking *r)
 {
     graph *g = r->g;
-    bool any = false, *left_alone = mem_alloc(g->blocks.n * sizeof *left_alone + 1);
+    bool any = false, *left_alone = pool_array(&g->pool, g->blocks.n, sizeof *left_alone);
     for (uint32_t i = 0; i < g->nodes.n; i++)
         for (uint32_t k = 0; k < g->nodes.at[i].nout; k++)
             if (g->nodes.at[i].phase == PHASE_FORWARD &&
@@ -83,7 +77,6 @@ static bool find_marked(remaking *r)
         }
     for (weft_tensor t = 1; t <= g->tensors.n; t++)
         any |= r->recomputed[t];
-    free(left_alone);
     return any;
 }
 
@@ -91,7 +84,7 @@ static bool find_marked(remaking *r)
 static void need(remaking *r, const graph_node *n, uint32_t phase)
 {
     for (uint32_t k = 0; k < n->nin; k++) {
-        if (!r->recomputed[n->in[k]] || !reads_values(n, k))
+        if (!r->recomputed[n->in[k]] || graph_node_shape_only(n, k))
             continue;
         uint32_t *p = &r->phase[graph_tensor_at(r->g, n->in[k])->producer - 1];
         *p = *p && *p < phase ? *p : phase;
@@ -126,7 +119,7 @@ static void read_copies(remaking *r, graph_node *n)
 {
     for (uint32_t k = 0; k < n->nin; k++) {
         weft_tensor t = n->in[k];
-        if (!r->recomputed[t] || !reads_values(n, k))
+        if (!r->recomputed[t] || graph_node_shape_only(n, k))
             continue;
         if (!r->copies[t]) {
             uint32_t maker = graph_tensor_at(r->g, t)->producer - 1;
@@ -159,16 +152,13 @@ static void rebuild(remaking *r)
 
 void graph_recompute(graph *g)
 {
-    remaking r = {.g = g};
-    uint32_t tensors = g->tensors.n + 1;
-    r.recomputed = mem_alloc(tensors * sizeof *r.recomputed);
-    r.copies = mem_alloc(tensors * sizeof *r.copies);
-    r.phase = mem_alloc(g->nodes.n * sizeof *r.phase + 1);
+    const uint32_t tensors = g->tensors.n + 1;
+    remaking r = {.g = g,
+                  .recomputed = pool_array(&g->pool, tensors, sizeof *r.recomputed),
+                  .copies = pool_array(&g->pool, tensors, sizeof *r.copies),
+                  .phase = pool_array(&g->pool, g->nodes.n, sizeof *r.phase)};
     if (find_marked(&r)) {
         find_makers(&r);
         rebuild(&r);
     }
-    free(r.recomputed);
-    free(r.copies);
-    free(r.phase);
 }

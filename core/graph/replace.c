@@ -10,7 +10,6 @@
 #include "base/err.h"
 #include "graph/arguments.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static bool read_by_others(const graph *g, weft_tensor t, uint32_t first)
@@ -115,7 +114,7 @@ static void put(const graph *g, uint32_t i, graph_nodes *to)
  * readers come after what they read. `lost` [tensor]: a replaced op has read it. */
 static void drop_unread(graph *g, graph_nodes *order, bool *lost)
 {
-    uint32_t *reads = mem_alloc((g->tensors.n + 1) * sizeof *reads), kept = order->n;
+    uint32_t *reads = pool_array(&g->pool, g->tensors.n + 1, sizeof *reads), kept = order->n;
     for (uint32_t i = 0; i < order->n; i++)
         for (uint32_t k = 0; k < order->at[i].nin; k++)
             reads[order->at[i].in[k]]++;
@@ -140,7 +139,6 @@ static void drop_unread(graph *g, graph_nodes *order, bool *lost)
     for (weft_tensor t = 1; t <= g->tensors.n; t++)
         if (lost[t] && !reads[t] && graph_tensor_at(g, t)->kind == WEFT_T_PARAM)
             graph_tensor_at(g, t)->kind = TENSOR_REMOVED;
-    free(reads);
 }
 
 /* Numbers the producers in the new order; every tensor must be made before it is read. */
@@ -165,7 +163,8 @@ static weft_status number_producers(graph *g)
 
 weft_status graph_apply_replacements(graph *g)
 {
-    bool any = false, *inside = mem_alloc(g->nodes.n + 1), *lost = mem_alloc(g->tensors.n + 1);
+    bool any = false, *inside = pool_array(&g->pool, g->nodes.n, sizeof *inside);
+    bool *lost = pool_array(&g->pool, g->tensors.n + 1, sizeof *lost);
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const graph_node *n = &g->nodes.at[i];
         any |= n->replaced;
@@ -174,16 +173,13 @@ weft_status graph_apply_replacements(graph *g)
         for (uint32_t k = 0; n->replaced && !n->assign && k < n->nin; k++)
             lost[n->in[k]] = true;
     }
-    graph_nodes order = {0};
-    for (uint32_t i = 0; any && i < g->nodes.n; i++)
-        if (!inside[i])
-            put(g, i, &order);
-    if (any)
-        drop_unread(g, &order, lost);
-    free(inside);
-    free(lost);
     if (!any)
         return WEFT_OK;
+    graph_nodes order = {0};
+    for (uint32_t i = 0; i < g->nodes.n; i++)
+        if (!inside[i])
+            put(g, i, &order);
+    drop_unread(g, &order, lost);
     graph_take_nodes(g, &order);
     return number_producers(g);
 }

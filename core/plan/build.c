@@ -8,8 +8,6 @@
 #include "base/number/digest.h"
 #include "plan/collective.h"
 #include "plan/emit.h"
-#include "plan/layout/shard_level.h"
-#include "plan/lower/compress.h"
 #include "plan/lower/sync.h"
 #include "plan/optim/optim.h"
 #include "plan/optim/rule.h"
@@ -51,11 +49,6 @@ static weft_status find_sums(plan_builder *b)
     return st != WEFT_OK ? st : plan_interval_prepare(b);
 }
 
-static weft_status find_levels(plan_builder *b)
-{
-    return plan_shard_levels(b->f, b->edits);
-}
-
 static weft_status place_params(plan_builder *b)
 {
     return plan_flat_place(b->f, b->sync && plan_rule_by_element(b) ? b->sync->bucket_elements : 0);
@@ -78,15 +71,6 @@ static weft_status list_micro_batches(plan_builder *b)
 {
     weft_status st = plan_clear_loss(b, &b->p->step);
     return st == WEFT_OK ? plan_micro_batches(b, &b->p->step, true, b->p->micro_batches) : st;
-}
-
-static weft_status list_logits(plan_builder *b)
-{
-    plan_logits capacity;
-    weft_status st = plan_logits_capacity(b, &capacity);
-    if (st == WEFT_OK)
-        st = plan_micro_batches(b, &b->p->eval, false, 1);
-    return st == WEFT_OK ? plan_logits_share(b, &b->p->eval, &capacity) : st;
 }
 
 static weft_status list_eval(plan_builder *b)
@@ -132,7 +116,7 @@ static const struct pass {
     {"memory edits", ask_memory, TRAIN}, /* activations that are stored or recomputed */
     {"gradient sums", find_sums, TRAIN}, /* over which mesh axes, and when */
     {"compression", plan_compress_prepare, TRAIN}, /* which of these sums are compressed */
-    {"shard levels", find_levels, TRAIN},          /* of each block: state, gradients, parameters */
+    {"shard levels", plan_shard_levels, TRAIN},    /* of each block: state, gradients, parameters */
     {"flat layout", place_params, ALL},            /* element ranges of parameters and groups */
     {"recomputation", add_recompute, TRAIN},       /* by backward; gathers that are shared */
     {"regions", plan_regions_params, ALL}, /* inputs, compute copy, fp32 masters in the arena */
@@ -142,7 +126,7 @@ static const struct pass {
     {"caches", plan_pass_caches, GENERATE},           /* of keys and values in the arena */
     {"liveness", find_liveness, TRAIN | FORWARD},     /* who shares memory, is saved or lives on */
     {"micro-batches", list_micro_batches, TRAIN},     /* forward, backward, sums, stages */
-    {"logits list", list_logits, FORWARD},            /* forward as a list */
+    {"logits list", plan_pass_logits_list, FORWARD},  /* forward as a list */
     {"end of step", plan_end_of_step, TRAIN},         /* norm, scalars, updates, loss */
     {"periodic lists", plan_periodic_lists, TRAIN},   /* the lists of plugins */
     {"save list", plan_pieces, ALL},                  /* what each rank writes into a checkpoint */
@@ -182,7 +166,6 @@ static void free_built(plan_builder *b)
 {
     plan_update_free(b);
     plan_sync_free(b);
-    plan_liveness_free(&b->live);
     plan_zones_free(&b->zones);
     graph_free(b->g);
     plan_flat_free(b->f);
@@ -200,7 +183,8 @@ static weft_status build_one(plan_set *set, uint32_t stage, plan *out, int32_t *
     plan_flat flat = {0};
     /* Where there is no step, strategies are told a number that every schedule can divide among
      * stages. */
-    plan_edit_state edits = {.s = s,
+    plan_edit_state edits = {.g = &g,
+                             .s = s,
                              .pool = &out->pool,
                              .micro_batches = s->want == SPEC_TRAIN ? 1 : s->ranks,
                              .stages = {.axis = -1, .mine = stage}};

@@ -25,7 +25,7 @@ typedef struct plan_builder {
     plan_zones zones;
     plan_liveness live;
     struct plan_sync_state *sync; /* gradient buckets: lower/sync.h; NULL in a forward-only plan */
-    struct gather_queue *queue;   /* lower/zero_schedule.h; NULL until a gather starts */
+    struct gather_queue *queue;   /* lower/zero_schedule.c; NULL until a gather starts */
     struct plan_rule *rule;       /* optim/rule.h; NULL until plan_update_prepare() */
     uint64_t loss_axes;           /* mesh axes over which the loss is partial */
     weft_tensor result;           /* the loss of a micro-batch, or the logits */

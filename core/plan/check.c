@@ -28,14 +28,22 @@ typedef struct queue {                /* of one channel */
 } queue;
 
 typedef struct machine {
+    pool memory; /* of all arrays but the growing ones */
     const plan_set *set;
-    const plan_list **lists; /* [stage] */
-    uint32_t **nth;          /* [stage][collective] position in its channel's order */
+    uint32_t which; /* list */
+    uint32_t **nth; /* [stage][collective] position in its channel's order */
     uint32_t stages, channels;
     uint32_t *at;  /* [stage] next entry */
     queue *queues; /* [channel][stage]: of a channel between stages the first is that of all */
     uint32_t **me; /* [channel][stage] which member; NULL: the channel is within each stage */
 } machine;
+
+/* List number `which` of a stage: step, eval, then periodic lists. */
+static const plan_list *list_of(const machine *m, uint32_t stage)
+{
+    const plan *p = &m->set->at[stage];
+    return m->which == 0 ? &p->step : m->which == 1 ? &p->eval : &p->extra.at[m->which - 2].l;
+}
 
 static queue *queue_of(const machine *m, uint32_t channel, uint32_t stage)
 {
@@ -84,8 +92,8 @@ static weft_status post(machine *m, uint32_t stage, const plan_entry *e)
     return err_fail(WEFT_USAGE,
                     "list %s, channel %s, operation %u: rank %u starts '%s' (%llu elements) "
                     "where another has '%s' (%llu elements)",
-                    m->lists[stage]->name, p->channels.at[c->channel].name, nth, rank_of(m, stage),
-                    c->name, (unsigned long long)c->count, first->name,
+                    list_of(m, stage)->name, p->channels.at[c->channel].name, nth,
+                    rank_of(m, stage), c->name, (unsigned long long)c->count, first->name,
                     (unsigned long long)first->count);
 }
 
@@ -142,7 +150,7 @@ static bool has_capacity(const machine *m, uint32_t stage, const plan_entry *e)
 static weft_status walk_stage(machine *m, uint32_t stage, bool *moved)
 {
     const plan *p = &m->set->at[stage];
-    const plan_list *l = m->lists[stage];
+    const plan_list *l = list_of(m, stage);
     for (; m->at[stage] < l->entries.n; m->at[stage]++) {
         const plan_entry *e = &l->entries.at[m->at[stage]];
         if (e->kind == ENTRY_START) {
@@ -167,7 +175,7 @@ static weft_status report(const machine *m)
     uint32_t shown = 0;
     const uint32_t others = m->set->spec->ranks / m->stages - 1;
     for (uint32_t s = 0; s < m->stages && shown < 8; s++) {
-        const plan_list *l = m->lists[s];
+        const plan_list *l = list_of(m, s);
         if (m->at[s] >= l->entries.n)
             continue;
         used += (size_t)snprintf(where + used, sizeof where - used, "; rank %u is at entry %u, %s",
@@ -179,7 +187,7 @@ static weft_status report(const machine *m)
         snprintf(where + used, sizeof where - used, "; and so %s the %u other%s with the same list",
                  others == 1 ? "is" : "are", others, others == 1 ? "" : "s");
     return err_fail(WEFT_USAGE, "list %s would hang on a transport that buffers nothing%s",
-                    m->lists[0]->name, where);
+                    list_of(m, 0)->name, where);
 }
 
 static weft_status run(machine *m)
@@ -193,14 +201,14 @@ static weft_status run(machine *m)
         }
     }
     for (uint32_t s = 0; s < m->stages; s++)
-        if (m->at[s] < m->lists[s]->entries.n)
+        if (m->at[s] < list_of(m, s)->entries.n)
             return report(m);
     return WEFT_OK;
 }
 
-static void open_queue(queue *q, uint32_t members)
+static void open_queue(machine *m, queue *q, uint32_t members)
 {
-    q->started = mem_alloc(members * sizeof *q->started);
+    q->started = pool_array(&m->memory, members, sizeof *q->started);
     q->members = q->behind = members;
 }
 
@@ -210,64 +218,44 @@ static void open_channel(machine *m, uint32_t number)
     const plan_channel *ch = &m->set->at[0].channels.at[number];
     queue *queues = &m->queues[number * (m->stages + 1)];
     for (uint32_t s = 0; s < m->stages; s++)
-        open_queue(&queues[1 + s], 1);
+        open_queue(m, &queues[1 + s], 1);
     if (m->set->stage_axis < 0 || ch->mesh_axis != (uint32_t)m->set->stage_axis)
         return;
     const uint32_t n = ch->coords ? ch->ncoords : m->stages;
-    m->me[number] = mem_alloc(m->stages * sizeof **m->me);
+    m->me[number] = pool_array(&m->memory, m->stages, sizeof **m->me);
     memset(m->me[number], 0xff, m->stages * sizeof **m->me);
     for (uint32_t i = 0; i < n; i++)
         m->me[number][ch->coords ? ch->coords[i] : i] = i;
-    open_queue(&queues[0], n);
+    open_queue(m, &queues[0], n);
 }
 
 /* Number each collective by its position in its channel's order; equal for all ranks of a plan. */
-static uint32_t *number_operations(const plan *p, const plan_list *l)
+static uint32_t *number_operations(machine *m, const plan *p, const plan_list *l)
 {
-    uint32_t *nth = mem_alloc(p->collectives.n * sizeof *nth + 1);
-    uint32_t *seen = mem_alloc(p->channels.n * sizeof *seen + 1);
+    uint32_t *nth = pool_array(&m->memory, p->collectives.n, sizeof *nth);
+    uint32_t *seen = pool_array(&m->memory, p->channels.n, sizeof *seen);
     for (uint32_t i = 0; i < l->entries.n; i++)
         if (l->entries.at[i].kind == ENTRY_START)
             nth[l->entries.at[i].what] = seen[p->collectives.at[l->entries.at[i].what].channel]++;
-    free(seen);
     return nth;
-}
-
-/* List number `which` of a plan: step, eval, then periodic lists. */
-static const plan_list *numbered(const plan *p, uint32_t which)
-{
-    return which == 0 ? &p->step : which == 1 ? &p->eval : &p->extra.at[which - 2].l;
 }
 
 static weft_status check_list(const plan_set *set, uint32_t which)
 {
-    machine m = {.set = set, .stages = set->n, .channels = set->at[0].channels.n};
+    machine m = {.set = set, .which = which, .stages = set->n, .channels = set->at[0].channels.n};
     const uint32_t queues = m.channels * (m.stages + 1);
-    m.lists = mem_alloc(set->n * sizeof *m.lists);
-    m.nth = mem_alloc(set->n * sizeof *m.nth);
-    for (uint32_t i = 0; i < set->n; i++) {
-        m.lists[i] = numbered(&set->at[i], which);
-        m.nth[i] = number_operations(&set->at[i], m.lists[i]);
-    }
-    m.at = mem_alloc(m.stages * sizeof *m.at);
-    m.queues = mem_alloc(queues * sizeof *m.queues + 1);
-    m.me = mem_alloc(m.channels * sizeof *m.me + 1);
+    m.nth = pool_array(&m.memory, set->n, sizeof *m.nth);
+    for (uint32_t i = 0; i < set->n; i++)
+        m.nth[i] = number_operations(&m, &set->at[i], list_of(&m, i));
+    m.at = pool_array(&m.memory, m.stages, sizeof *m.at);
+    m.queues = pool_array(&m.memory, queues, sizeof *m.queues);
+    m.me = pool_array(&m.memory, m.channels, sizeof *m.me);
     for (uint32_t c = 0; c < m.channels; c++)
         open_channel(&m, c);
     weft_status st = run(&m);
-    for (uint32_t i = 0; i < queues; i++) {
+    for (uint32_t i = 0; i < queues; i++)
         free(m.queues[i].ops.at);
-        free(m.queues[i].started);
-    }
-    for (uint32_t c = 0; c < m.channels; c++)
-        free(m.me[c]);
-    for (uint32_t i = 0; i < set->n; i++)
-        free(m.nth[i]);
-    free(m.lists);
-    free(m.nth);
-    free(m.at);
-    free(m.queues);
-    free(m.me);
+    pool_free(&m.memory);
     return st;
 }
 

@@ -32,7 +32,8 @@ uint32_t plan_channel_number(plan *p, const char *what, uint32_t mesh_axis)
     return plan_channel_some(p, name, mesh_axis, NULL, 0);
 }
 
-uint32_t plan_channel_size(const plan *p, uint32_t number)
+/* Ranks of each group of a channel. */
+static uint32_t channel_size(const plan *p, uint32_t number)
 {
     const plan_channel *c = &p->channels.at[number];
     return c->coords ? c->ncoords : p->spec->mesh.size[c->mesh_axis];
@@ -41,7 +42,7 @@ uint32_t plan_channel_size(const plan *p, uint32_t number)
 /* Is it in place as weft/coll.h defines it: the smaller side is the own part of the larger? */
 static bool in_place(const plan *p, const plan_collective *c)
 {
-    uint64_t part = c->count / plan_channel_size(p, c->channel) * weft_dtype_size(c->dtype);
+    uint64_t part = c->count / channel_size(p, c->channel) * weft_dtype_size(c->dtype);
     bool own = c->shift_axis == p->channels.at[c->channel].mesh_axis;
     if (c->kind == WEFT_REDUCE_SCATTER)
         return c->in == c->out && own && !c->in_shift && c->out_shift == part;
@@ -56,7 +57,7 @@ void plan_request(const plan *p, const plan_collective *c, uint32_t me, sched_re
     const spec *s = p->spec;
     *out = (sched_request){.kind = c->kind, .redop = c->redop, .dtype = c->dtype, .me = me};
     out->count = c->count;
-    out->ranks = plan_channel_size(p, c->channel);
+    out->ranks = channel_size(p, c->channel);
     out->root = c->root;
     out->in_place = in_place(p, c);
     out->link_caps = resolve_link_caps(s, &s->links[ch->link]);
@@ -193,7 +194,7 @@ static weft_status ask_rank(plan *p, plan_collective *c, uint32_t me)
 static weft_status ask_all(plan *p, plan_collective *c)
 {
     const plan_channel *ch = &p->channels.at[c->channel];
-    const uint32_t n = plan_channel_size(p, c->channel);
+    const uint32_t n = channel_size(p, c->channel);
     bool *ask = mem_alloc(n);
     weft_status st = WEFT_OK;
     ranks_to_ask(ch->layout, n, ask);
@@ -224,7 +225,7 @@ weft_status plan_collective_add(plan_builder *b, const plan_collective *like, ui
     const spec_link *link = &p->spec->links[p->channels.at[c.channel].link];
     if (resolve_collective_library(link)) { /* it has its own algorithms and memory */
         c.algorithm = link->c->name;
-        c.sent = c.plain = sent_by_library(&c, plan_channel_size(p, c.channel));
+        c.sent = c.plain = sent_by_library(&c, channel_size(p, c.channel));
     } else {
         weft_status st = find_made(p, &c) ? WEFT_OK : ask_all(p, &c);
         if (st != WEFT_OK)

@@ -16,9 +16,6 @@ uint32_t plan_channel_number(plan *p, const char *what, uint32_t mesh_axis);
 uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const uint32_t *coords,
                            uint32_t n);
 
-/* Ranks of each group of a channel. */
-uint32_t plan_channel_size(const plan *p, uint32_t number);
-
 /* Does the channel carry data through host memory? Then scratch and residuals are there too. */
 bool plan_channel_in_host(const plan *p, uint32_t number);
 

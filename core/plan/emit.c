@@ -42,6 +42,17 @@ weft_opspec plan_program_spec(const weft_ew_program *program, uint32_t nin, uint
                          .program = program};
 }
 
+weft_opspec plan_unary_spec(const char *id, const weft_operand io[2], uint32_t flags)
+{
+    return (weft_opspec){.struct_size = sizeof(weft_opspec),
+                         .id = id,
+                         .nin = 1,
+                         .nout = 1,
+                         .in = io,
+                         .out = io + 1,
+                         .flags = flags};
+}
+
 weft_opspec plan_copy_spec(const weft_operand io[2])
 {
     static const weft_ew_step step = {.op = WEFT_EW_COPY, .dst = 1};
@@ -60,21 +71,6 @@ weft_status plan_emit_op(plan *p, plan_list *l, const weft_opspec *op, const pla
     plan_list_call(p, l, plan_segment_end(p, seg, nbases), x->bases ? x->bases : zeros, nbases,
                    x->micro_batch, x->name ? x->name : x->segment);
     return WEFT_OK;
-}
-
-weft_status plan_emit_scalars(plan *p, plan_list *l, const graph *g, const graph_fused *f,
-                              const char *segment, const char *name)
-{
-    weft_operand io[2 * WEFT_MAX_OPERANDS] = {{0}};
-    plan_ref refs[2 * WEFT_MAX_OPERANDS];
-    for (uint32_t i = 0; i < f->nin + f->nout; i++) {
-        const graph_tensor *t = graph_tensor_at(g, i < f->nin ? f->in[i] : f->out[i - f->nin]);
-        io[i].dtype = WEFT_F32;
-        refs[i] = (plan_ref){BASE_ABSOLUTE, 0, plan_scalar_offset(p, t->name, 0)};
-    }
-    const weft_opspec op = plan_program_spec(&f->program, f->nin, f->nout, io);
-    return plan_emit_op(p, l, &op,
-                        &(plan_emission){.segment = segment, .name = name, .refs = refs});
 }
 
 weft_status plan_segment_add_fill(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,

@@ -54,12 +54,11 @@ weft_status plan_emit_op(plan *p, plan_list *l, const weft_opspec *op, const pla
 weft_opspec plan_program_spec(const weft_ew_program *program, uint32_t nin, uint32_t nout,
                               const weft_operand *io);
 
+/* The op `id` that reads operand io[0] and writes io[1]. */
+weft_opspec plan_unary_spec(const char *id, const weft_operand io[2], uint32_t flags);
+
 /* The op that copies operand io[0] to io[1]. */
 weft_opspec plan_copy_spec(const weft_operand io[2]);
-
-/* Emit a program of scalars of `g`. */
-weft_status plan_emit_scalars(plan *p, plan_list *l, const graph *g, const graph_fused *f,
-                              const char *segment, const char *name);
 
 /* Write a value to `elements` elements (0: one number of no axes) of `dtype`: one instruction of a
  * segment. */

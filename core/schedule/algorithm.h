@@ -29,6 +29,8 @@ typedef struct sched_terms {
     double reduced;
 } sched_terms;
 
+typedef struct sched_traffic sched_traffic; /* terms.h */
+
 #define SCHED_ON(kind) (1u << (kind))
 
 struct sched_algorithm {
@@ -38,7 +40,9 @@ struct sched_algorithm {
     uint32_t once;  /* reads all inputs of an element at once: a sum is rounded once */
     uint64_t chunk; /* bytes of a message's chunks unless the request says; 0: never cut */
     void (*emit)(sched_writer *w);
-    void (*terms)(const sched_request *r, sched_terms *out); /* the formulas of its top comment */
+    /* The formulas of its top comment: adds who sends what, and returns the bytes that the busiest
+     * member reads to reduce. NULL: unknown. */
+    double (*terms)(sched_writer *w, sched_traffic *t);
 };
 
 /* Used for every request with compression, and for nothing else. */
@@ -72,6 +76,9 @@ const sched_algorithm *sched_cheapest(const sched_request *r); /* NULL: by thres
 /* The algorithm that the request names, or that `auto` selects; WEFT_USAGE, listing those that
  * support the request, when the named one does not. [plan] */
 weft_status sched_choose(const sched_request *r, const sched_algorithm **out);
+
+/* The terms of the request by `a`, which has formulas and supports it. */
+void sched_terms_of(const sched_algorithm *a, const sched_request *r, sched_terms *out);
 
 double sched_seconds(const sched_terms *t, const sched_cost *c);
 

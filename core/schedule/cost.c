@@ -60,7 +60,7 @@ double sched_predict(const sched_algorithm *a, const sched_request *r)
     if (!a->terms || !r->cost)
         return -1;
     sched_request q = of_group(r);
-    a->terms(&q, &t);
+    sched_terms_of(a, &q, &t);
     sched_cost c = *r->cost;
     if (a->maps) /* its bytes are loads and stores */
         c.intra.per_byte = c.mapped;

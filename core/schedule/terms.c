@@ -29,6 +29,7 @@ struct sched_traffic {
     uint32_t machines;
     double sent[2]; /* messages since the last sched_traffic_rounds(), intra-node and inter-node */
     sched_way intra, inter;
+    bool back;
 };
 
 sched_amount sched_amount_whole(uint64_t bytes)
@@ -71,7 +72,7 @@ static uint32_t machine_of(const sched_traffic *t, uint32_t rank)
     return t->machines > 1 ? t->r->layout->machine[rank] : 0;
 }
 
-sched_traffic *sched_traffic_begin(const sched_request *r)
+static sched_traffic *begin(const sched_request *r)
 {
     sched_traffic *t = mem_alloc(sizeof *t);
     t->r = r;
@@ -190,8 +191,13 @@ static double larger(double a, double w)
     return a > w ? a : w;
 }
 
+void sched_traffic_back(sched_traffic *t)
+{
+    t->back = true;
+}
+
 /* Adds the excess of a rank that receives more than any rank sends: the group waits for it too. */
-void sched_traffic_end(sched_traffic *t, sched_terms *out)
+static void end(sched_traffic *t, sched_terms *out)
 {
     double got = 0, in = 0;
     sched_way *intra = &t->intra, *inter = &t->inter;
@@ -209,8 +215,19 @@ void sched_traffic_end(sched_traffic *t, sched_terms *out)
     }
     intra->fill += larger(0, got - intra->bytes);
     inter->fill += larger(0, in - inter->bytes);
+    intra->fill += t->back ? intra->bytes : 0;
+    inter->fill += t->back ? inter->bytes : 0;
     *out = (sched_terms){.intra = *intra, .inter = *inter};
     free(t->member);
     free(t->machine);
     free(t);
+}
+
+void sched_terms_of(const sched_algorithm *a, const sched_request *r, sched_terms *out)
+{
+    sched_writer w = sched_writer_begin(r, a);
+    sched_traffic *t = begin(r);
+    const double reduced = a->terms(&w, t);
+    end(t, out);
+    out->reduced = reduced;
 }

@@ -28,9 +28,6 @@ static inline double sched_longest_part(const sched_writer *w)
     return (double)sched_writer_longest_part(w);
 }
 
-typedef struct sched_traffic sched_traffic;
-
-sched_traffic *sched_traffic_begin(const sched_request *r);
 void sched_traffic_edge(sched_traffic *t, uint32_t from, uint32_t to, sched_amount a);
 void sched_traffic_to_all(sched_traffic *t, uint32_t from, sched_amount a); /* to each other rank */
 void sched_traffic_from_all(sched_traffic *t, uint32_t to,
@@ -50,8 +47,8 @@ uint32_t sched_traffic_crossings(const sched_traffic *t, uint32_t first, uint32_
 /* Whether these two ranks are on different machines. */
 int sched_traffic_crosses(const sched_traffic *t, uint32_t a, uint32_t w);
 
-/* Computes everything but `reduced` (which becomes 0). Frees `t`. */
-void sched_traffic_end(sched_traffic *t, sched_terms *out);
+/* What is sent on the way back has arrived before: its bytes pass one after the other. */
+void sched_traffic_back(sched_traffic *t);
 
 /* Phases that several algorithms share. */
 void sched_gather_terms(sched_traffic *t, const sched_writer *w); /* sched_gather_to_root() */

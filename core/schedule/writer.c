@@ -263,8 +263,3 @@ void sched_writer_after(sched_writer *w, uint32_t step, uint32_t earlier)
     if (w->track)
         sched_deps_after(w->track, step, earlier);
 }
-
-void sched_writer_peer_reads(sched_writer *w, uint64_t bytes)
-{
-    w->sent += bytes;
-}

@@ -136,7 +136,4 @@ void sched_writer_recv_offsets(sched_writer *w, uint32_t peer);
 /* `step` also depends on `earlier`; either may be SCHED_NO_STEP. */
 void sched_writer_after(sched_writer *w, uint32_t step, uint32_t earlier);
 
-/* Others read `bytes` of this rank's memory directly: counts as sent. */
-void sched_writer_peer_reads(sched_writer *w, uint64_t bytes);
-
 #endif

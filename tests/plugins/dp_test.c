@@ -92,12 +92,10 @@ TEST(all_else_follows)
     assert_int_equal(family_build(&b, &o, &loss), WEFT_OK);
     record r = {.mesh = 2, .g = &g};
     assert_int_equal(ask(&r, WEFT_PHASE_SPLIT), WEFT_OK);
-    uint32_t end = g.nodes.n;
-    assert_int_equal(graph_propagate(&g, 0, &end), WEFT_OK);
+    assert_int_equal(graph_propagate(&g, 0), WEFT_OK);
+    const uint32_t first = g.nodes.n;
     assert_int_equal(graph_backward(&g, loss), WEFT_OK);
-    uint32_t first = end;
-    end = g.nodes.n;
-    assert_int_equal(graph_propagate(&g, first, &end), WEFT_OK);
+    assert_int_equal(graph_propagate(&g, first), WEFT_OK);
     uint32_t params = 0;
     for (uint32_t i = 0; i < g.nodes.n; i++) {
         const graph_node *n = &g.nodes.at[i];

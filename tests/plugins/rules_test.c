@@ -50,7 +50,7 @@ static weft_status write_rule(update *u, const char *rule, const char *options, 
     weft_status st = table->update(NULL, &conf, &b, &call);
     for (weft_tensor t = 1; t <= u->g.tensors.n; t++)
         u->states += graph_tensor_at(&u->g, t)->kind == WEFT_T_STATE;
-    return st != WEFT_OK ? st : graph_fuse(&u->g, 0, u->g.nodes.n, u->gate, &u->f);
+    return st != WEFT_OK ? st : graph_fuse(&u->g, &u->g.nodes, u->gate, NULL, &u->g.pool, &u->f);
 }
 
 /* --- The joined program in fp32: what a device does with it --- */

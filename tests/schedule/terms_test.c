@@ -182,7 +182,7 @@ static int check(const sched_algorithm *a, sched_request r)
     if (!a->terms || !sched_able(a, &r) || !make(&g, &r))
         return 0;
     r.me = r.kind == WEFT_SEND ? (r.root + 1) % r.ranks : 0;
-    a->terms(&r, &got);
+    sched_terms_of(a, &r, &got);
     count(&g, r.layout, &want);
     expect(&r, "messages", got.intra.messages, want.intra.messages);
     expect(&r, "bytes", got.intra.bytes, want.intra.bytes);
@@ -382,7 +382,7 @@ static void check_claim(const struct claim *c, uint32_t n)
                        .algorithm = c->name};
     double bytes = 4.0 * (double)r.count;
     sched_terms t;
-    a->terms(&r, &t);
+    sched_terms_of(a, &r, &t);
     hold(c, n, "latencies", t.intra.rounds, c->latencies(n));
     hold(c, n, "messages", t.intra.messages, c->messages(n));
     hold(c, n, "bytes", t.intra.bytes, c->bytes(n) * bytes);

@@ -136,7 +136,7 @@ static weft_status add_mapped(bench_tune *t, comm_channel *c, uint64_t link_caps
                                .count = bytes / 4 / t->ranks * t->ranks,
                                .ranks = t->ranks,
                                .link_caps = link_caps};
-            sched_mapped.terms(&r, &terms);
+            sched_terms_of(&sched_mapped, &r, &terms);
             p->way = terms.intra;
             st = add(t, c, p, r, &sched_mapped);
         }

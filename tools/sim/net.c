@@ -159,6 +159,6 @@ double sim_collective_seconds(const plan *p, const plan_collective *c, uint32_t 
     sched_terms t = {0};
     sched_cost cost = cost_of(r);
     q.me = 0;
-    a->terms(&q, &t);
+    sched_terms_of(a, &q, &t);
     return staged + sched_seconds(&t, &cost);
 }

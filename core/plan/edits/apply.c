@@ -7,20 +7,17 @@
 
 #include <string.h>
 
-static weft_status split(plan_edit_state *e, const char *tensors, const char *axis,
-                         const char *mesh_axis)
+static weft_status split(plan_edit_state *e, const char *tensors, const char *axis, uint32_t a)
 {
-    uint32_t a = 0;
-    weft_status st = plan_edits_axis(e, mesh_axis, &a);
-    if (st == WEFT_OK && a >= FIRST_GROUP)
-        st = err_fail(WEFT_USAGE,
-                      "'%s' over the group %s; a tensor can be split over a mesh axis only",
-                      tensors, mesh_axis);
-    if (st != WEFT_OK || e->s->mesh.size[a] == 1)
-        return st;
+    if (a >= FIRST_GROUP)
+        return err_fail(WEFT_USAGE,
+                        "'%s' over the group %s; a tensor can be split over a mesh axis only",
+                        tensors, e->groups.at[a - FIRST_GROUP].name);
+    if (e->s->mesh.size[a] == 1)
+        return WEFT_OK;
     if ((e->s->want == SPEC_FORWARD || e->s->want == SPEC_GENERATE) && !strcmp(axis, "tokens"))
         return WEFT_OK; /* the rows of one sequence: every rank has them all */
-    st = graph_split(e->g, tensors, axis, a);
+    const weft_status st = graph_split(e->g, tensors, axis, a);
     if (st != WEFT_OK)
         err_context("%s = %u", e->s->size_key[a], e->s->mesh.size[a]);
     return st;
@@ -30,12 +27,13 @@ static weft_status edit_split(void *ctx, const char *tensors, const char *axis,
                               const char *mesh_axis, uint32_t flags)
 {
     static const char call[] = "edits.split";
+    uint32_t a = 0;
     weft_status st = plan_edit_begin(ctx, call, flags, WEFT_PHASE_SPLIT);
     st = plan_edit_glob(st, call, "tensors", tensors);
     if (st == WEFT_OK)
         st = graph_check_text(call, "axis", axis, WEFT_MAX_NAME - 1);
-    st = plan_edit_axis(st, call, mesh_axis);
-    return plan_edit_end(ctx, call, st != WEFT_OK ? st : split(ctx, tensors, axis, mesh_axis));
+    st = plan_edit_axis(st, ctx, call, mesh_axis, &a);
+    return plan_edit_end(ctx, call, st != WEFT_OK ? st : split(ctx, tensors, axis, a));
 }
 
 static weft_status edit_replace(void *ctx, uint32_t op, uint32_t flags, weft_emit emit, void *user)
@@ -54,9 +52,7 @@ static weft_status edit_sync(void *ctx, const char *params, const char *mesh_axi
     uint32_t a = 0;
     weft_status st = plan_edit_begin(e, call, flags, WEFT_PHASE_SYNC);
     st = plan_edit_glob(st, call, "params", params);
-    st = plan_edit_axis(st, call, mesh_axis);
-    if (st == WEFT_OK)
-        st = plan_edits_axis(e, mesh_axis, &a);
+    st = plan_edit_axis(st, e, call, mesh_axis, &a);
     if (st == WEFT_OK && (when < WEFT_SYNC_LAST || when > WEFT_SYNC_NEVER))
         st = err_fail(WEFT_USAGE, "%u is no time of sums, WEFT_SYNC_...", when);
     if (st == WEFT_OK && !bucket_bytes)
@@ -108,9 +104,7 @@ static weft_status edit_shard(void *ctx, uint32_t what, const char *params, cons
     uint32_t a = 0;
     weft_status st = plan_edit_begin(e, call, flags, WEFT_PHASE_SYNC);
     st = plan_edit_glob(st, call, "params", params);
-    st = plan_edit_axis(st, call, mesh_axis);
-    if (st == WEFT_OK)
-        st = plan_edits_axis(e, mesh_axis, &a);
+    st = plan_edit_axis(st, e, call, mesh_axis, &a);
     if (st == WEFT_OK && (a >= FIRST_GROUP || what < WEFT_SHARD_STATE || what > WEFT_SHARD_PARAMS))
         st = err_fail(WEFT_USAGE, "the kind %u is unknown, or %s is a group and no mesh axis", what,
                       mesh_axis);
@@ -129,8 +123,8 @@ static weft_status edit_activations(void *ctx, const char *tensors, uint32_t how
     plan_edit_state *e = ctx;
     weft_status st = plan_edit_begin(e, call, flags, WEFT_PHASE_MEMORY);
     st = plan_edit_glob(st, call, "tensors", tensors);
-    if (mesh_axis)
-        st = plan_edit_axis(st, call, mesh_axis);
+    if (st == WEFT_OK && mesh_axis)
+        st = graph_check_text(call, "mesh_axis", mesh_axis, WEFT_MAX_NAME - 1);
     if (st == WEFT_OK && how == WEFT_ACTIVATION_SPLIT)
         st = err_fail(WEFT_UNSUPPORTED,
                       "'%s' in shards over '%s'; this version stores an activation whole or "

@@ -33,13 +33,6 @@ weft_status plan_edits_answer(plan_edit_state *e, weft_status st)
     return graph_check_return(st, ERR_OWNER, e->owner, "edit");
 }
 
-weft_status plan_edits_in_phase(const plan_edit_state *e, uint32_t phase)
-{
-    if (e->phase == phase)
-        return WEFT_OK;
-    return err_fail(WEFT_USAGE, "this is phase %u; the edit belongs to phase %u", e->phase, phase);
-}
-
 weft_status plan_edit_begin(plan_edit_state *e, const char *call, uint32_t flags, uint32_t phase)
 {
     if (!e)
@@ -53,7 +46,9 @@ weft_status plan_edit_begin(plan_edit_state *e, const char *call, uint32_t flags
                            "limit; check for an endless loop",
                            EDITS_MAX, e->phase);
     const weft_status st = sized_check_flags(call, flags, 0);
-    return st != WEFT_OK || !phase ? st : plan_edits_in_phase(e, phase);
+    if (st != WEFT_OK || !phase || e->phase == phase)
+        return st;
+    return err_fail(WEFT_USAGE, "this is phase %u; the edit belongs to phase %u", e->phase, phase);
 }
 
 weft_status plan_edit_end(plan_edit_state *e, const char *call, weft_status st)
@@ -74,19 +69,19 @@ weft_status plan_edit_glob(weft_status st, const char *call, const char *what, c
     return st != WEFT_OK ? st : graph_check_text(call, what, text, EDITS_MAX_GLOB);
 }
 
-weft_status plan_edit_axis(weft_status st, const char *call, const char *mesh_axis)
-{
-    return st != WEFT_OK ? st : graph_check_text(call, "mesh_axis", mesh_axis, WEFT_MAX_NAME - 1);
-}
-
 void plan_edits_show_groups(plan_edit_state *e)
 {
     e->g->groups = e->groups.at;
     e->g->ngroups = e->groups.n;
 }
 
-weft_status plan_edits_axis(const plan_edit_state *e, const char *name, uint32_t *out)
+weft_status plan_edit_axis(weft_status st, const plan_edit_state *e, const char *call,
+                           const char *name, uint32_t *out)
 {
+    if (st == WEFT_OK)
+        st = graph_check_text(call, "mesh_axis", name, WEFT_MAX_NAME - 1);
+    if (st != WEFT_OK)
+        return st;
     int a = graph_mesh_axis(&e->s->mesh, name);
     for (uint32_t i = 0; a < 0 && i < e->groups.n; i++)
         if (!strcmp(e->groups.at[i].name, name))

@@ -37,16 +37,13 @@ weft_status plan_edit_end(plan_edit_state *e, const char *call, weft_status st);
 
 /* Checks of one argument; a failure `st` before it is the result. */
 weft_status plan_edit_glob(weft_status st, const char *call, const char *what, const char *text);
-weft_status plan_edit_axis(weft_status st, const char *call, const char *mesh_axis);
 
-/* WEFT_USAGE unless `phase` is the current one. */
-weft_status plan_edits_in_phase(const plan_edit_state *e, uint32_t phase);
+/* The same, of the name of a mesh axis; *out is its number, or FIRST_GROUP + that of a group. */
+weft_status plan_edit_axis(weft_status st, const plan_edit_state *e, const char *call,
+                           const char *name, uint32_t *out);
 
 /* Let the graph's comm() find the groups that there are. */
 void plan_edits_show_groups(plan_edit_state *e);
-
-/* The mesh axis of this name, or FIRST_GROUP + the group. */
-weft_status plan_edits_axis(const plan_edit_state *e, const char *name, uint32_t *out);
 
 /* --- the edits that are not in apply.c: weft_edits of weft/strategy.h documents them --- */
 

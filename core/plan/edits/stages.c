@@ -14,15 +14,11 @@
 #define NO_STAGE UINT32_MAX
 
 /* The mesh axis of a stage edit; all stage edits of a job must name the same axis. */
-static weft_status stage_axis(plan_edit_state *e, const char *axis, uint32_t stage)
+static weft_status stage_axis(plan_edit_state *e, const char *axis, uint32_t a, uint32_t stage)
 {
     struct plan_stage_map *m = &e->stages;
-    uint32_t a = 0;
-    weft_status st = plan_edits_axis(e, axis, &a);
-    if (st == WEFT_OK && a >= FIRST_GROUP)
-        st = err_fail(WEFT_USAGE, "stages on '%s', which is a group and no mesh axis", axis);
-    if (st != WEFT_OK)
-        return st;
+    if (a >= FIRST_GROUP)
+        return err_fail(WEFT_USAGE, "stages on '%s', which is a group and no mesh axis", axis);
     if (m->axis >= 0 && (uint32_t)m->axis != a)
         return err_fail(WEFT_USAGE, "%s puts stages on the mesh axis %s already: one axis only",
                         m->owner, e->s->mesh.name[m->axis]);
@@ -47,13 +43,14 @@ weft_status plan_edit_stage(void *ctx, const char *blocks, const char *mesh_axis
 {
     static const char call[] = "edits.stage";
     plan_edit_state *e = ctx;
+    uint32_t a = 0;
     weft_status st = plan_edit_begin(e, call, flags, WEFT_PHASE_STAGE);
     st = plan_edit_glob(st, call, "blocks", blocks);
-    st = plan_edit_axis(st, call, mesh_axis);
+    st = plan_edit_axis(st, e, call, mesh_axis, &a);
     if (st == WEFT_OK && chunk >= e->g->blocks.n)
         st = err_fail(WEFT_USAGE, "chunk %u of a model of %u blocks", chunk, e->g->blocks.n);
     if (st == WEFT_OK)
-        st = stage_axis(e, mesh_axis, stage);
+        st = stage_axis(e, mesh_axis, a, stage);
     bool any = false;
     for (uint32_t i = 0; st == WEFT_OK && i < e->stages.blocks; i++) {
         struct plan_stage_map *m = &e->stages;
@@ -77,8 +74,9 @@ weft_status plan_edit_order(void *ctx, const char *mesh_axis, uint32_t stage,
 {
     static const char call[] = "edits.order";
     plan_edit_state *e = ctx;
+    uint32_t a = 0;
     weft_status st = plan_edit_begin(e, call, flags, WEFT_PHASE_STAGE);
-    st = plan_edit_axis(st, call, mesh_axis);
+    st = plan_edit_axis(st, e, call, mesh_axis, &a);
     if (st == WEFT_OK)
         st = graph_check_pointer(call, "work", cells);
     /* one forward and two parts of a backward for each chunk and micro-batch */
@@ -89,7 +87,7 @@ weft_status plan_edit_order(void *ctx, const char *mesh_axis, uint32_t stage,
                       n, stage, e->g->blocks.n, (unsigned long long)e->micro_batches,
                       (unsigned long long)max);
     if (st == WEFT_OK)
-        st = stage_axis(e, mesh_axis, stage);
+        st = stage_axis(e, mesh_axis, a, stage);
     if (st == WEFT_OK && e->stages.orders[stage].work)
         st = err_fail(WEFT_USAGE, "stage %u has an order already", stage);
     if (st == WEFT_OK)
@@ -108,12 +106,11 @@ static weft_status same_group(const graph_group *have, uint32_t axis, const uint
     return err_fail(WEFT_USAGE, "the group %s exists, with other coordinates", have->name);
 }
 
-static weft_status group(plan_edit_state *e, const char *name, const char *axis,
+static weft_status group(plan_edit_state *e, const char *name, const char *axis, uint32_t a,
                          const uint32_t *coords, uint32_t n)
 {
-    uint32_t a = 0;
-    weft_status st = plan_edits_axis(e, axis, &a);
-    if (st == WEFT_OK && (a >= FIRST_GROUP || !n || n > e->s->mesh.size[a]))
+    weft_status st = WEFT_OK;
+    if (a >= FIRST_GROUP || !n || n > e->s->mesh.size[a])
         st = err_fail(WEFT_USAGE, "the group %s of %u coordinates of %s, which has none or fewer",
                       name, n, axis);
     for (uint32_t i = 0; st == WEFT_OK && i < n; i++)
@@ -139,15 +136,15 @@ weft_status plan_edit_group(void *ctx, const char *name, const char *mesh_axis,
 {
     static const char call[] = "edits.group";
     plan_edit_state *e = ctx;
-    weft_status st = plan_edit_begin(e, call, flags, 0);
-    if (st == WEFT_OK && e->phase != WEFT_PHASE_STAGE)
-        st = plan_edits_in_phase(e, WEFT_PHASE_SPLIT);
+    uint32_t a = 0;
+    const bool staging = e && e->phase == WEFT_PHASE_STAGE;
+    weft_status st = plan_edit_begin(e, call, flags, staging ? WEFT_PHASE_STAGE : WEFT_PHASE_SPLIT);
     if (st == WEFT_OK)
         st = graph_check_name(call, "name", name);
-    st = plan_edit_axis(st, call, mesh_axis);
+    st = plan_edit_axis(st, e, call, mesh_axis, &a);
     if (st == WEFT_OK)
         st = graph_check_pointer(call, "coords", coords);
-    return plan_edit_end(e, call, st != WEFT_OK ? st : group(e, name, mesh_axis, coords, n));
+    return plan_edit_end(e, call, st != WEFT_OK ? st : group(e, name, mesh_axis, a, coords, n));
 }
 
 /* Check that an order has every (chunk, micro-batch) once forward and once backward, forward

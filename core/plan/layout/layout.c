@@ -127,10 +127,12 @@ static bool alike(const plan_flat_param *first, const plan_flat_param *p)
            first->rule_group == p->rule_group;
 }
 
-static void end_group(plan_flat *f, const plan_flat_block *k, uint64_t at)
+/* The end of the last group, whose parameters end at `at`. */
+static uint64_t end_group(plan_flat *f, const plan_flat_block *k, uint64_t at)
 {
     plan_flat_group *x = &f->groups.at[f->groups.n - 1];
     x->count = aligned(at - x->at[0], (uint64_t)k->parts * ALIGN_ELEMENTS);
+    return x->at[0] + x->count;
 }
 
 static void place_groups(plan_flat *f, plan_flat_block *k, uint64_t at, uint64_t max)
@@ -140,17 +142,16 @@ static void place_groups(plan_flat *f, plan_flat_block *k, uint64_t at, uint64_t
     for (uint32_t i = 0; i < k->params; i++) {
         plan_flat_param *p = &f->params.at[k->first_param + i];
         if (!first || !alike(first, p) || at + p->count - first->first > max) {
-            if (first) {
-                end_group(f, k, at);
-                at = f->groups.at[f->groups.n - 1].at[0] + f->groups.at[f->groups.n - 1].count;
-            }
+            at = first ? end_group(f, k, at) : at;
             *vec_push(&f->groups) =
-                (plan_flat_group){.block = p->block, .flags = p->flags, .at = {at}};
-            f->groups.at[f->groups.n - 1].interval = p->interval;
-            f->groups.at[f->groups.n - 1].rule_group = p->rule_group;
-            f->groups.at[f->groups.n - 1].sum_axes = p->sum_axes;
-            f->groups.at[f->groups.n - 1].not_owned = p->not_owned;
-            f->groups.at[f->groups.n - 1].differ = p->cut_axes | (uint64_t)1 << k->axis;
+                (plan_flat_group){.block = p->block,
+                                  .flags = p->flags,
+                                  .interval = p->interval,
+                                  .rule_group = p->rule_group,
+                                  .not_owned = p->not_owned,
+                                  .at = {at},
+                                  .sum_axes = p->sum_axes,
+                                  .differ = p->cut_axes | (uint64_t)1 << k->axis};
             first = p;
         }
         p->group = f->groups.n - 1;
@@ -158,11 +159,7 @@ static void place_groups(plan_flat *f, plan_flat_block *k, uint64_t at, uint64_t
         at += aligned(p->count, ALIGN_ELEMENTS);
     }
     k->groups = f->groups.n - k->first_group;
-    if (first) {
-        end_group(f, k, at);
-        at = f->groups.at[f->groups.n - 1].at[0] + f->groups.at[f->groups.n - 1].count;
-    }
-    k->end = at;
+    k->end = first ? end_group(f, k, at) : at;
 }
 
 /* Set the offsets of the block and its groups in regions that have only slices of what is sharded
@@ -245,6 +242,25 @@ int plan_flat_block_of(const plan_flat *f, const char *name)
         if (f->block_names.at[i] == digest && !strcmp(f->blocks.at[i].name, name))
             return (int)i;
     return -1;
+}
+
+int plan_flat_state_of(const plan_flat *f, const char *suffix)
+{
+    for (uint32_t i = 0; i < f->states.n; i++)
+        if (!strcmp(f->states.at[i].name, suffix))
+            return (int)i;
+    return -1;
+}
+
+bool plan_flat_state_add(plan_flat *f, pool *texts, const char *suffix, const graph_tensor *x)
+{
+    const char *init = x->init ? x->init : "";
+    const int at = plan_flat_state_of(f, suffix);
+    const plan_flat_state *k = at < 0 ? NULL : &f->states.at[at];
+    if (!k)
+        *vec_push(&f->states) = (plan_flat_state){
+            pool_text(texts, suffix), *init ? pool_text(texts, init) : NULL, x->shape.dtype, 0};
+    return !k || (k->dtype == x->shape.dtype && !strcmp(k->init ? k->init : "", init));
 }
 
 bool plan_flat_shared(const plan_flat *f, const struct plan_stage_map *stages, uint32_t block)

@@ -23,6 +23,8 @@
 
 #include <weft/strategy.h>
 
+struct plan_builder;
+
 #define FLAT_STATE WEFT_SHARD_STATE
 #define FLAT_GRADS WEFT_SHARD_GRADS
 #define FLAT_PARAMS WEFT_SHARD_PARAMS
@@ -102,6 +104,11 @@ typedef struct plan_flat {
 void plan_flat_list(const graph *g, const struct plan_stage_map *stages, pool *texts,
                     plan_flat *out);
 
+/* Set level, axis, parts and ahead of each block of b->f from the edits, after the axes of the sums
+ * are known. Edits that contradict each other are WEFT_USAGE; what this version cannot do is
+ * WEFT_UNSUPPORTED. (shard_level.c) */
+weft_status plan_shard_levels(struct plan_builder *b);
+
 /* Set the offsets, after plan_shard_levels(). `max`: elements of a group of several parameters.
  * WEFT_USAGE if the model has too many parameters to address. */
 weft_status plan_flat_place(plan_flat *f, uint64_t max);
@@ -124,6 +131,13 @@ const plan_flat_param *plan_flat_find(const plan_flat *f,
 /* The parameter of which the tensor is the gradient; NULL: it is none, or not on this stage. */
 plan_flat_param *plan_flat_of_grad(const plan_flat *f, const graph *g, weft_tensor grad);
 int plan_flat_block_of(const plan_flat *f, const char *name); /* -1: none */
+
+/* Index of the region of states of this suffix; -1: none. */
+int plan_flat_state_of(const plan_flat *f, const char *suffix);
+
+/* Add a region of states for `x`, unless there is one; false: there is, of another type or initial
+ * value. */
+bool plan_flat_state_add(plan_flat *f, pool *texts, const char *suffix, const graph_tensor *x);
 
 /* Is the block a parameter that several stages use? */
 bool plan_flat_shared(const plan_flat *f, const struct plan_stage_map *stages, uint32_t block);

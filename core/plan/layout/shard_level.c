@@ -3,9 +3,8 @@
  * All of a block is sharded alike, over one mesh axis, because its parameters and gradients are
  * contiguous in one buffer. A level includes the lower ones: sharded gradients are useless if all
  * ranks update all of the state. Contradicting edits are an error. */
-#include "plan/layout/shard_level.h"
-
 #include "base/err.h"
+#include "plan/builder.h"
 
 typedef struct wish { /* for one parameter, by what is sharded: 1 + mesh axis; 0: nothing */
     uint32_t axis[FLAT_LEVELS], ahead;
@@ -84,8 +83,10 @@ static weft_status check_times(const plan_edit_state *e, const plan_flat_param *
     return WEFT_OK;
 }
 
-weft_status plan_shard_levels(plan_flat *f, const plan_edit_state *e)
+weft_status plan_shard_levels(plan_builder *b)
 {
+    plan_flat *f = b->f;
+    const plan_edit_state *e = b->edits;
     for (uint32_t i = 0; i < f->params.n; i++) {
         const plan_flat_param *p = &f->params.at[i];
         plan_flat_block *k = &f->blocks.at[p->block];

@@ -111,14 +111,9 @@ uint64_t plan_lifetimes_place(plan_lifetime *l, uint32_t n)
     return top;
 }
 
-void plan_space_free(plan_space *s)
-{
-    free(s->free_ranges.at);
-}
-
 void plan_zones_free(plan_zones *z)
 {
-    plan_space_free(&z->activations);
-    plan_space_free(&z->comm);
-    plan_space_free(&z->host);
+    free(z->activations.free_ranges.at);
+    free(z->comm.free_ranges.at);
+    free(z->host.free_ranges.at);
 }

@@ -26,13 +26,12 @@ uint64_t plan_space_take(plan_space *s, uint64_t bytes);
 /* Free an allocation: the same offset and bytes. */
 void plan_space_give(plan_space *s, uint64_t at, uint64_t bytes);
 
-void plan_space_free(plan_space *s);
-
 /* --- buffers of one call --- */
 
 typedef struct plan_lifetime {
     uint64_t bytes, offset;
     uint32_t from, to; /* first and last moment, both included */
+    uint32_t what;     /* for the caller */
 } plan_lifetime;
 
 /* Set the offsets so that no two overlapping lifetimes share a byte; returns the total bytes.

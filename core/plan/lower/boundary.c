@@ -10,7 +10,7 @@
  * send starts after its work and is waited for before the next one on its channel; until then its
  * buffer stays allocated. Cost per boundary and micro-batch: one tensor of tokens x features each
  * way, and one more in memory on the receiving side. */
-#include "plan/lower/boundary.h"
+#include "plan/lower/walk.h"
 
 #include "base/err.h"
 #include "plan/collective.h"
@@ -51,10 +51,11 @@ typedef struct route {
     bool backward;
 } route;
 
-static route *find_routes(const plan_builder *b)
+static route *find_routes(plan_list_builder *w)
 {
+    const plan_builder *b = w->b;
     const graph *g = b->g;
-    route *r = mem_alloc((g->tensors.n + 1) * sizeof *r);
+    route *r = pool_array(&w->memory, g->tensors.n + 1, sizeof *r);
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const graph_node *n = &g->nodes.at[i];
         for (uint32_t k = 0; k < n->nout; k++) {
@@ -105,10 +106,20 @@ static int by_producer(const void *x, const void *y)
     return a->tensor < b->tensor ? -1 : a->tensor > b->tensor;
 }
 
+static bool exchanges(const plan_lowered_block *r, weft_tensor t)
+{
+    uint32_t i = 0;
+    while (i < r->ninout && r->inout[i].tensor != t)
+        i++;
+    return i < r->ninout;
+}
+
 /* Find the first work that reads each received tensor, for each micro-batch. */
 static void find_arrivals(plan_list_builder *w)
 {
     struct boundary *y = w->boundary;
+    bool *seen = /* [tensor][micro-batch] */
+        pool_array(&w->memory, (uint64_t)(w->b->g->tensors.n + 1) * w->micro_batches, sizeof *seen);
     uint32_t from = 0;
     for (uint32_t i = 0; i < w->nworks; i++) {
         if (i + 1 < w->nworks && w->works[i + 1].cell == w->works[i].cell)
@@ -116,43 +127,30 @@ static void find_arrivals(plan_list_builder *w)
         for (uint32_t k = 0; k < y->transfers.n; k++) { /* cell [from, i] */
             const transfer *x = &y->transfers.at[k];
             uint64_t key = (uint64_t)x->tensor * w->micro_batches + w->works[i].micro_batch;
-            if (x->send || w->place[key])
-                continue;
             uint32_t at = from;
-            while (at <= i) {
-                const plan_lowered_block *r = plan_walk_lowered(w, &w->works[at]);
-                uint32_t c = 0;
-                while (c < r->ninout && r->inout[c].tensor != x->tensor)
-                    c++;
-                if (c < r->ninout)
-                    break;
+            while (at <= i && !exchanges(plan_walk_lowered(w, &w->works[at]), x->tensor))
                 at++;
-            }
-            if (at > i)
+            if (x->send || seen[key] || at > i)
                 continue;
-            w->place[key] = 1; /* seen; the true offset is set at the start */
+            seen[key] = true;
             *vec_push(&y->arrivals) = (arrival){k, w->works[i].micro_batch, at, 0};
         }
         from = i + 1;
     }
-    for (uint32_t i = 0; i < y->arrivals.n; i++)
-        w->place[(uint64_t)y->transfers.at[y->arrivals.at[i].transfer].tensor * w->micro_batches +
-                 y->arrivals.at[i].micro_batch] = 0;
 }
 
 weft_status plan_boundary_prepare(plan_list_builder *w)
 {
     const struct plan_stage_map *m = w->b->stages;
-    w->boundary = mem_alloc(sizeof *w->boundary);
+    w->boundary = pool_alloc(&w->memory, sizeof *w->boundary);
     if (m->axis < 0)
         return WEFT_OK;
     if (w->b->p->spec->mesh.size[m->axis] > 64)
         return err_fail(WEFT_UNSUPPORTED, "more than 64 stages");
-    route *r = find_routes(w->b);
+    const route *r = find_routes(w);
     for (weft_tensor t = 1; t <= w->b->g->tensors.n; t++)
         if (graph_tensor_at(w->b->g, t)->kind == WEFT_T_ACTIVATION && w->b->live.root[t] == t)
             add_transfers(w, t, &r[t]);
-    free(r);
     if (w->boundary->transfers.n)
         qsort(w->boundary->transfers.at, w->boundary->transfers.n, sizeof(transfer), by_producer);
     find_arrivals(w);
@@ -166,7 +164,6 @@ void plan_boundary_free(plan_list_builder *w)
     free(w->boundary->transfers.at);
     free(w->boundary->arrivals.at);
     free(w->boundary->sent.at);
-    free(w->boundary);
 }
 
 /* --- entries --- */

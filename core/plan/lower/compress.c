@@ -9,7 +9,7 @@
  * A skipped step must leave no trace in the next one, and the residual is in units of the loss
  * scale. So the scalar "kept", written when the gate is known (step.c), is the factor of the
  * residual at its first use in the next step. */
-#include "plan/lower/compress.h"
+#include "plan/lower/sync.h"
 
 #include "plan/collective.h"
 #include "plan/scalar.h"

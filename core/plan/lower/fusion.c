@@ -15,7 +15,6 @@
 #include "base/err.h"
 #include "host/call.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct fusing {
@@ -119,7 +118,7 @@ static bool disturbs(const plan_builder *b, const graph_node *x, const graph_nod
 {
     for (uint32_t i = 0; i < x->nout; i++)
         for (uint32_t k = 0; k < y->nin + y->nout; k++)
-            if (!(k < y->nin && plan_node_shape_only(y, k)) &&
+            if (!(k < y->nin && graph_node_shape_only(y, k)) &&
                 plan_root_of(b, x->out[i]) ==
                     plan_root_of(b, k < y->nin ? y->in[k] : y->out[k - y->nin]))
                 return true;
@@ -257,41 +256,50 @@ static weft_status grow(fusing *j, uint32_t first, plan_unit *u)
     return st;
 }
 
+static plan_unit single(const graph *g, uint32_t node)
+{
+    const graph_node *n = &g->nodes.at[node];
+    plan_unit u = {.n = 1, .node = {node}, .id = n->id, .nin = n->nin, .nout = n->nout};
+    memcpy(u.in, n->in, n->nin * sizeof *n->in);
+    memcpy(u.out, n->out, n->nout * sizeof *n->out);
+    return u;
+}
+
 static void sort_units(const fusing *j, const plan_unit *of, const uint32_t *lead, uint32_t n,
                        plan_unit_list *out)
 {
     for (uint32_t place = 0; place < j->n; place++)
         for (uint32_t k = 0; k < n; k++)
             if (j->at[lead[k]] == place)
-                *vec_push(out) = of[k];
+                out->at[out->n++] = of[k];
 }
 
 weft_status plan_fuse_nodes(const plan_builder *b, const uint32_t *nodes, uint32_t n, bool first,
-                            plan_unit_list *out)
+                            pool *memory, plan_unit_list *out)
 {
-    fusing j = {.b = b, .nodes = nodes, .n = n, .first = first};
+    fusing j = {.b = b,
+                .nodes = nodes,
+                .n = n,
+                .first = first,
+                .at = pool_array(memory, n, sizeof *j.at),
+                .taken = pool_array(memory, n, sizeof *j.taken)};
     const weft_device_table *table = b->p->spec->device.c->table;
     weft_status st = WEFT_OK;
     uint32_t units = 0;
-    j.at = mem_alloc(n * sizeof *j.at + 1);
-    j.taken = mem_alloc(n * sizeof *j.taken + 1);
-    plan_unit *of = mem_alloc(n * sizeof *of + 1);
-    uint32_t *lead = mem_alloc(n * sizeof *lead + 1);
+    plan_unit *of = pool_array(memory, n, sizeof *of);
+    uint32_t *lead = pool_array(memory, n, sizeof *lead);
     for (uint32_t i = 0; i < n; i++)
         j.at[i] = i;
     for (uint32_t i = 0; st == WEFT_OK && i < n; i++) {
         if (j.taken[i])
             continue;
         plan_unit *u = &of[units];
-        *u = (plan_unit){.n = 1, .node = {nodes[i]}};
+        *u = single(b->g, nodes[i]);
         lead[units++] = i;
         if (table->fuse && node_at(&j, i)->op && fusable(node_at(&j, i)))
             st = grow(&j, i, u);
     }
+    out->at = pool_array(memory, units, sizeof *out->at);
     sort_units(&j, of, lead, units, out);
-    free(j.at);
-    free(j.taken);
-    free(of);
-    free(lead);
     return st;
 }

@@ -9,18 +9,17 @@
 
 typedef struct plan_unit {      /* one node, or several that the device runs as one */
     uint32_t n, node[FUSE_MAX]; /* of the graph, in order */
-    const char *id;             /* the fused op; NULL: that of the single node */
-    uint32_t nin, nout;         /* of the fused op ... */
-    weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS]; /* ... out 0: unused */
+    const char *id;             /* of the single node, or of the fused op */
+    uint32_t nin, nout;
+    weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS]; /* out 0: unused */
 } plan_unit;
 typedef VEC(plan_unit) plan_unit_list;
 
-/* Fuse `nodes` of one block, in order; returns the units in execution order. The caller frees
- * `out`. */
+/* Fuse `nodes` of one block, in order; returns the units in execution order, in the pool. */
 weft_status plan_fuse_nodes(const plan_builder *b, const uint32_t *nodes, uint32_t n, bool first,
-                            plan_unit_list *out);
+                            pool *memory, plan_unit_list *out);
 
-/* The call of a fused op; false: it has too many attributes for a call, or one of them twice. */
+/* The call of its op; false: it has too many attributes for a call, or one of them twice. */
 typedef struct plan_unit_call {
     weft_operand io[2 * WEFT_MAX_OPERANDS];
     weft_attr attrs[FUSE_ATTRS];

@@ -6,18 +6,11 @@
 #include "plan/builder.h"
 #include "plan/lower/repack.h"
 
-#include <stdlib.h>
-
 weft_tensor plan_root_of(const plan_builder *b, weft_tensor t)
 {
     while (b->live.root[t] != t)
         t = b->live.root[t];
     return t;
-}
-
-bool plan_node_shape_only(const graph_node *n, uint32_t k)
-{
-    return n->op && (n->op->flags & WEFT_OP_SHAPE_LAST) && k + 1 == n->nin;
 }
 
 bool plan_node_adds(const plan_builder *b, uint32_t at, bool first)
@@ -56,7 +49,7 @@ static uint32_t in_place(const graph *g, const graph_node *n)
 static void share_places(plan_builder *b)
 {
     graph *g = b->g;
-    uint32_t *last = mem_alloc((g->tensors.n + 1) * sizeof *last);
+    uint32_t *last = pool_array(&g->pool, g->tensors.n + 1, sizeof *last);
     for (uint32_t i = 0; i < g->nodes.n; i++)
         for (uint32_t k = 0; k < g->nodes.at[i].nin; k++)
             last[g->nodes.at[i].in[k]] = i;
@@ -75,7 +68,6 @@ static void share_places(plan_builder *b)
             graph_local_bytes(g, from) == graph_local_bytes(g, to))
             b->live.root[to] = plan_root_of(b, from);
     }
-    free(last);
 }
 
 typedef struct usage { /* of a root tensor over the whole graph */
@@ -101,23 +93,24 @@ void plan_liveness_find(plan_builder *b)
 {
     graph *g = b->g;
     uint32_t n = g->tensors.n + 1;
-    b->live.root = mem_alloc(n * sizeof *b->live.root);
-    b->live.saved_at = mem_alloc(n * sizeof *b->live.saved_at);
-    b->live.first_sum = mem_alloc(g->nodes.n * sizeof *b->live.first_sum + 1);
-    b->live.reads = mem_alloc(n * sizeof *b->live.reads);
+    b->live.root = pool_array(&g->pool, n, sizeof *b->live.root);
+    b->live.saved = pool_array(&g->pool, g->blocks.n, sizeof *b->live.saved);
+    b->live.saved_at = pool_array(&g->pool, n, sizeof *b->live.saved_at);
+    b->live.first_sum = pool_array(&g->pool, g->nodes.n, sizeof *b->live.first_sum);
+    b->live.reads = pool_array(&g->pool, n, sizeof *b->live.reads);
     for (uint32_t t = 0; t < n; t++) {
         b->live.root[t] = t;
         b->live.saved_at[t] = LIVE_FRAME;
     }
     share_places(b);
-    usage *u = mem_alloc(n * sizeof *u);
-    bool *summed = mem_alloc(n * sizeof *summed);
+    usage *u = pool_array(&g->pool, n, sizeof *u);
+    bool *summed = pool_array(&g->pool, n, sizeof *summed);
     for (uint32_t t = 0; t < n; t++)
         u[t].block = UINT32_MAX;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const graph_node *x = &g->nodes.at[i];
         for (uint32_t k = 0; k < x->nin; k++)
-            if (!plan_node_shape_only(x, k)) {
+            if (!graph_node_shape_only(x, k)) {
                 note(b, u, x->in[k], x);
                 b->live.reads[x->in[k]]++;
             }
@@ -128,32 +121,15 @@ void plan_liveness_find(plan_builder *b)
         for (uint32_t k = 0; k < x->nout; k++)
             summed[x->out[k]] |= plan_stage_here(b->stages, x->block);
     }
-    for (uint32_t i = 0; i < g->blocks.n; i++)
-        *vec_push(&b->live.saved) = 0;
     if (b->live.result)
         u[b->live.root[b->live.result]].elsewhere = 1;
     for (weft_tensor t = 1; t < n; t++) {
-        if (graph_tensor_at(g, t)->kind != WEFT_T_ACTIVATION || b->live.root[t] != t ||
-            u[t].elsewhere)
-            continue;
-        if (u[t].forward && u[t].backward) {
-            b->live.saved_at[t] = b->live.saved.at[u[t].block];
-            b->live.saved.at[u[t].block] += (graph_local_bytes(g, t) + 63) & ~(uint64_t)63;
+        const bool own = graph_tensor_at(g, t)->kind == WEFT_T_ACTIVATION && b->live.root[t] == t;
+        if (u[t].elsewhere) {
+            b->live.saved_at[t] = LIVE_INOUT;
+        } else if (own && u[t].forward && u[t].backward) {
+            b->live.saved_at[t] = b->live.saved[u[t].block];
+            b->live.saved[u[t].block] += (graph_local_bytes(g, t) + 63) & ~(uint64_t)63;
         }
     }
-    for (weft_tensor t = 1; t < n; t++) /* live-ins and live-outs are marked by their usage */
-        if (u[t].elsewhere)
-            b->live.saved_at[t] = LIVE_INOUT;
-    free(summed);
-    free(u);
-}
-
-void plan_liveness_free(plan_liveness *x)
-{
-    free(x->root);
-    free(x->saved_at);
-    free(x->first_sum);
-    free(x->reads);
-    free(x->saved.at);
-    *x = (plan_liveness){0};
 }

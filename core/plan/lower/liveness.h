@@ -14,22 +14,18 @@ struct plan_builder;
 #define LIVE_INOUT (UINT64_MAX - 1) /* live-in or live-out: another block uses it */
 
 typedef struct plan_liveness {
-    VEC(uint64_t) saved; /* [block] bytes of its saved slot */
-    uint64_t *saved_at;  /* [tensor] offset in its block's slot, or LIVE_... */
-    weft_tensor *root;   /* [tensor] the tensor whose memory it shares */
-    bool *first_sum;     /* [node] first write of a sum in a micro-batch */
-    uint32_t *reads;     /* [tensor] how many node operands read its elements */
-    weft_tensor result;  /* still live at the end of the list; 0: none */
+    uint64_t *saved;    /* [block] bytes of its saved slot */
+    uint64_t *saved_at; /* [tensor] offset in its block's slot, or LIVE_... */
+    weft_tensor *root;  /* [tensor] the tensor whose memory it shares */
+    bool *first_sum;    /* [node] first write of a sum in a micro-batch */
+    uint32_t *reads;    /* [tensor] how many node operands read its elements */
+    weft_tensor result; /* still live at the end of the list; 0: none */
 } plan_liveness;
 
-/* Fill b->live for b->g. */
+/* Fill b->live for b->g, whose pool has the memory. */
 void plan_liveness_find(struct plan_builder *b);
-void plan_liveness_free(plan_liveness *x);
 
 weft_tensor plan_root_of(const struct plan_builder *b, weft_tensor t); /* owner of its memory */
-
-/* Does the node read only the shape of input k, not its elements? */
-bool plan_node_shape_only(const graph_node *n, uint32_t k);
 
 /* Are the node's outputs accumulated into? `first`: in the first micro-batch. */
 bool plan_node_adds(const struct plan_builder *b, uint32_t at, bool first);

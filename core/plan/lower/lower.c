@@ -25,10 +25,12 @@
 typedef struct lowering {
     plan_builder *b;
     plan_lowered_block *r;
-    VEC(uint32_t) nodes;
-    plan_unit_list units; /* the nodes after fusion */
-    VEC(plan_lifetime) frame;
-    VEC(weft_tensor) frame_of; /* 0: the temporary of communication */
+    pool memory;
+    const char *name; /* of its segments */
+    uint32_t seg;     /* the open one; UINT32_MAX: none */
+    uint32_t *nodes, nnodes;
+    plan_unit_list units;     /* the nodes after fusion */
+    VEC(plan_lifetime) frame; /* what: the tensor; 0: the temporary of communication */
     bool first;
 } lowering;
 
@@ -45,18 +47,26 @@ static bool in_frame(const plan_builder *b, weft_tensor root)
            b->live.saved_at[root] == LIVE_FRAME;
 }
 
+/* Where the frame has the tensor; NULL: not yet. */
+static plan_lifetime *find_in_frame(const lowering *l, weft_tensor root)
+{
+    for (uint32_t i = 0; i < l->frame.n; i++)
+        if (l->frame.at[i].what == root)
+            return &l->frame.at[i];
+    return NULL;
+}
+
 static void frame_touch(lowering *l, weft_tensor t, uint32_t when)
 {
     weft_tensor root = plan_root_of(l->b, t);
     if (!in_frame(l->b, root))
         return;
-    for (uint32_t i = 0; i < l->frame_of.n; i++)
-        if (l->frame_of.at[i] == root) {
-            l->frame.at[i].to = when;
-            return;
-        }
-    *vec_push(&l->frame_of) = root;
-    *vec_push(&l->frame) = (plan_lifetime){graph_local_bytes(l->b->g, root), 0, when, when};
+    plan_lifetime *x = find_in_frame(l, root);
+    if (x)
+        x->to = when;
+    else
+        *vec_push(&l->frame) =
+            (plan_lifetime){graph_local_bytes(l->b->g, root), 0, when, when, root};
 }
 
 /* The temporary of communication that packs or unpacks: at unit `when` alone. */
@@ -64,10 +74,8 @@ static void frame_repack(lowering *l, const graph_node *n, uint32_t when)
 {
     plan_repack r;
     plan_repack_find(l->b->g, n, &r);
-    if (!r.bytes)
-        return;
-    *vec_push(&l->frame_of) = 0;
-    *vec_push(&l->frame) = (plan_lifetime){r.bytes, 0, when, when};
+    if (r.bytes)
+        *vec_push(&l->frame) = (plan_lifetime){r.bytes, 0, when, when, 0};
 }
 
 static void place_frame(lowering *l)
@@ -77,12 +85,12 @@ static void place_frame(lowering *l)
         const graph_node *n = &l->b->g->nodes.at[u->node[0]];
         if (n->comm)
             frame_repack(l, n, i);
-        for (uint32_t k = 0; k < (u->id ? u->nin : n->nin); k++)
-            if (u->id || !plan_node_shape_only(n, k))
-                frame_touch(l, u->id ? u->in[k] : n->in[k], i);
-        for (uint32_t k = 0; k < (u->id ? u->nout : n->nout); k++)
-            if (!u->id || u->out[k])
-                frame_touch(l, u->id ? u->out[k] : n->out[k], i);
+        for (uint32_t k = 0; k < u->nin; k++)
+            if (!graph_node_shape_only(n, k))
+                frame_touch(l, u->in[k], i);
+        for (uint32_t k = 0; k < u->nout; k++)
+            if (u->out[k])
+                frame_touch(l, u->out[k], i);
     }
     l->r->frame = plan_lifetimes_place(l->frame.at, l->frame.n);
 }
@@ -112,7 +120,7 @@ static weft_status ref_param(lowering *l, const char *name, bool grad, plan_ref 
     if (!p)
         return err_fail(WEFT_INTERNAL, "parameter %s has no place", name);
     uint64_t size = grad ? f->grad_size : f->compute_size;
-    const char *here = l->b->g->blocks.at[l->b->g->nodes.at[l->nodes.at[0]].block];
+    const char *here = l->b->g->blocks.at[l->b->g->nodes.at[l->nodes[0]].block];
     *out = (plan_ref){grad ? BASE_GRAD : BASE_PARAM, 0,
                       (p->first - f->blocks.at[p->block].first) * size};
     if (strcmp(f->blocks.at[p->block].name, here))
@@ -144,12 +152,11 @@ static weft_status ref_of(lowering *l, weft_tensor t, plan_ref *out)
         *out = (plan_ref){BASE_SAVED, 0, b->live.saved_at[root]};
         return WEFT_OK;
     }
-    for (uint32_t i = 0; i < l->frame_of.n; i++)
-        if (l->frame_of.at[i] == root) {
-            *out = (plan_ref){BASE_FRAME, 0, l->frame.at[i].offset};
-            return WEFT_OK;
-        }
-    return err_fail(WEFT_INTERNAL, "tensor %s has no place", x->name);
+    const plan_lifetime *place = find_in_frame(l, root);
+    if (!place)
+        return err_fail(WEFT_INTERNAL, "tensor %s has no place", x->name);
+    *out = (plan_ref){BASE_FRAME, 0, place->offset};
+    return WEFT_OK;
 }
 
 /* Make a one-step program of a single elementwise op. */
@@ -162,183 +169,132 @@ static void single_step(const graph_node *n, weft_ew_step *step, uint16_t *reg, 
     *p = (weft_ew_program){sizeof *p, 1, n->nin + 1, -1, step, reg};
 }
 
-static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
+/* The number of the open segment, which begins here if there is none. */
+static uint32_t segment(lowering *l)
 {
-    const graph *g = l->b->g;
-    const graph_node *n = &g->nodes.at[at];
-    weft_operand io[2 * WEFT_MAX_OPERANDS];
-    plan_ref refs[2 * WEFT_MAX_OPERANDS];
-    for (uint32_t k = 0; k < n->nin + n->nout; k++) {
-        weft_tensor t = k < n->nin ? n->in[k] : n->out[k - n->nin];
-        io[k] = plan_lower_operand(g, t);
-        if (k < n->nin && plan_node_shape_only(n, k)) {
-            refs[k] = (plan_ref){BASE_ABSOLUTE, 1, 0};
-            continue;
-        }
-        weft_status st = ref_of(l, t, &refs[k]);
-        if (st != WEFT_OK)
-            return st;
-    }
-    weft_ew_step step;
-    uint16_t reg;
-    weft_ew_program program;
-    bool ew = n->op->flags & WEFT_OP_ELEMENTWISE;
-    if (ew)
-        single_step(n, &step, &reg, &program);
-    weft_opspec op = {
-        sizeof op, 0,           ew ? "ew" : n->id,   n->attrs, n->nattr, n->nin, n->nout, 0,
-        io,        io + n->nin, ew ? &program : NULL};
-    if (plan_node_adds(l->b, at, l->first))
-        op.flags |= WEFT_SPEC_ACCUMULATE;
-    uint64_t begins[WEFT_MAX_MESH];
-    weft_attr attrs[POSITION_ATTRS];
-    const uint32_t nattr = plan_position(l->b->p, g, n, NULL, attrs, begins);
-    if (nattr) {
-        op.attrs = attrs;
-        op.nattr = nattr;
-    }
-    return plan_segment_add(l->b->p, seg, &op, n->recomputed ? 0 : graph_node_flops(g, n), refs,
-                            begins);
+    if (l->seg == UINT32_MAX)
+        l->seg = plan_segment_begin(l->b->p, l->name);
+    return l->seg;
 }
 
-/* Lower several nodes to one instruction. */
-static weft_status lower_fused(lowering *l, uint32_t seg, const plan_unit *u)
+static weft_status lower_compute(lowering *l, const plan_unit *u)
 {
     const graph *g = l->b->g;
+    const graph_node *n = &g->nodes.at[u->node[0]];
     plan_ref refs[2 * WEFT_MAX_OPERANDS];
     plan_unit_call c;
     double flops = 0;
-    for (uint32_t m = 0; m < u->n; m++)
-        flops +=
-            g->nodes.at[u->node[m]].recomputed ? 0 : graph_node_flops(g, &g->nodes.at[u->node[m]]);
+    for (uint32_t m = 0; m < u->n; m++) {
+        const graph_node *member = &g->nodes.at[u->node[m]];
+        flops += member->recomputed ? 0 : graph_node_flops(g, member);
+    }
     for (uint32_t k = 0; k < u->nin + u->nout; k++) {
         const weft_tensor t = k < u->nin ? u->in[k] : u->out[k - u->nin];
+        const bool absent = !t || (k < u->nin && graph_node_shape_only(n, k));
         refs[k] = (plan_ref){BASE_ABSOLUTE, 1, 0};
-        weft_status st = t ? ref_of(l, t, &refs[k]) : WEFT_OK;
+        weft_status st = absent ? WEFT_OK : ref_of(l, t, &refs[k]);
         if (st != WEFT_OK)
             return st;
     }
     plan_unit_spec(l->b, u, plan_node_adds(l->b, u->node[0], l->first), &c);
-    return plan_segment_add(l->b->p, seg, &c.op, flops, refs, NULL);
+    weft_ew_step step;
+    uint16_t reg;
+    weft_ew_program program;
+    if (n->op->flags & WEFT_OP_ELEMENTWISE) { /* never fused, nor is what has a position */
+        single_step(n, &step, &reg, &program);
+        c.op.id = "ew";
+        c.op.program = &program;
+    }
+    uint64_t begins[WEFT_MAX_MESH];
+    weft_attr attrs[POSITION_ATTRS];
+    const uint32_t nattr = plan_position(l->b->p, g, n, NULL, attrs, begins);
+    if (nattr) {
+        c.op.attrs = attrs;
+        c.op.nattr = nattr;
+    }
+    return plan_segment_add(l->b->p, segment(l), &c.op, flops, refs, begins);
 }
 
-/* Add a copy to segment *seg, which begins here if it is UINT32_MAX. */
-static weft_status add_repack(lowering *l, uint32_t *seg, const char *name, const plan_repack *r,
-                              const int64_t from[3], const plan_ref refs[2])
+static weft_status add_repack(lowering *l, const plan_repack *r, const int64_t from[3],
+                              const plan_ref refs[2])
 {
     weft_operand io[2];
-    weft_opspec op;
-    plan_repack_spec(r, from, io, &op);
-    if (*seg == UINT32_MAX)
-        *seg = plan_segment_begin(l->b->p, name);
-    return plan_segment_add(l->b->p, *seg, &op, 0, refs, NULL);
+    const weft_opspec op = plan_repack_spec(r, from, io);
+    return plan_segment_add(l->b->p, segment(l), &op, 0, refs, NULL);
 }
 
-static void end_segment(lowering *l, uint32_t *seg)
+static void end_segment(lowering *l)
 {
-    if (*seg == UINT32_MAX)
+    if (l->seg == UINT32_MAX)
         return;
-    const uint32_t number = plan_segment_end(l->b->p, *seg, BASE_FIRST + l->r->ninout);
+    const uint32_t number = plan_segment_end(l->b->p, l->seg, BASE_FIRST + l->r->ninout);
     *vec_push(&l->r->items) = (plan_item){.segment = number};
-    *seg = UINT32_MAX;
+    l->seg = UINT32_MAX;
 }
 
 /* The address of the temporary at unit `when`. */
 static plan_ref temporary(const lowering *l, uint32_t when)
 {
     uint32_t i = 0;
-    while (l->frame_of.at[i] || l->frame.at[i].from != when)
+    while (l->frame.at[i].what || l->frame.at[i].from != when)
         i++;
     return (plan_ref){BASE_FRAME, 0, l->frame.at[i].offset};
 }
 
 /* Before communication over a group all ranks copy: those outside the group keep what they have. */
-static weft_status add_group_copy(lowering *l, uint32_t *seg, const char *name, const graph_node *n,
-                                  const plan_ref refs[2])
+static weft_status add_group_copy(lowering *l, const graph_node *n, const plan_ref refs[2])
 {
     const weft_operand io[2] = {plan_lower_operand(l->b->g, n->in[0]),
                                 plan_lower_operand(l->b->g, n->out[0])};
     const weft_opspec op = plan_copy_spec(io);
-    if (*seg == UINT32_MAX)
-        *seg = plan_segment_begin(l->b->p, name);
-    return plan_segment_add(l->b->p, *seg, &op, 0, refs, NULL);
+    return plan_segment_add(l->b->p, segment(l), &op, 0, refs, NULL);
 }
 
-/* Communication, with the copies before and after it (repack.h). *seg is the segment before it, and
- * on return the one after it, which has the second copy. With both copies the first goes straight
- * to the output, and the temporary is what arrives. */
-static weft_status lower_comm(lowering *l, const graph_node *n, uint32_t when, uint32_t *seg,
-                              const char *name)
+/* Communication, with the copies before and after it (repack.h). The second copy begins the segment
+ * that follows. With both copies the first goes straight to the output, and the temporary is what
+ * arrives. */
+static weft_status lower_comm(lowering *l, const graph_node *n, uint32_t when)
 {
     plan_repack r;
     plan_ref in, out;
     plan_repack_find(l->b->g, n, &r);
     if (!r.packs && !n->group)
-        end_segment(l, seg);
+        end_segment(l);
     weft_status st = ref_of(l, n->in[0], &in);
     if (st == WEFT_OK)
         st = ref_of(l, n->out[0], &out);
     const plan_ref temp = r.bytes ? temporary(l, when) : (plan_ref){0};
     const plan_ref from = !r.packs ? in : r.unpacks ? out : temp, to = r.unpacks ? temp : out;
     if (st == WEFT_OK && r.packs)
-        st = add_repack(l, seg, name, &r, r.pack, (plan_ref[]){in, from});
+        st = add_repack(l, &r, r.pack, (plan_ref[]){in, from});
     if (st == WEFT_OK && n->group)
-        st = add_group_copy(l, seg, name, n, (plan_ref[]){in, out});
-    end_segment(l, seg);
-    plan_item *it = vec_push(&l->r->items);
-    *it = (plan_item){.comm = true,
-                      .in = n->group && n->comm != WEFT_SHIFT ? to : from,
-                      .out = to,
-                      .name = graph_tensor_at(l->b->g, n->in[0])->name,
-                      .kind = n->comm,
-                      .mesh_axis = n->mesh_axis,
-                      .group = n->group,
-                      .redop = n->redop,
-                      .root = n->root};
-    /* count elements on the larger side */
-    weft_shape local =
-        graph_local_shape(l->b->g, n->comm == WEFT_ALL_GATHER ? n->out[0] : n->in[0]);
-    it->dtype = local.dtype;
-    it->count = graph_shape_elements(&local);
-    return st != WEFT_OK || !r.unpacks
-               ? st
-               : add_repack(l, seg, name, &r, r.unpack, (plan_ref[]){temp, out});
+        st = add_group_copy(l, n, (plan_ref[]){in, out});
+    end_segment(l);
+    *vec_push(&l->r->items) =
+        (plan_item){.comm = n, .in = n->group && n->comm != WEFT_SHIFT ? to : from, .out = to};
+    return st != WEFT_OK || !r.unpacks ? st : add_repack(l, &r, r.unpack, (plan_ref[]){temp, out});
 }
 
 weft_status plan_lower_block(plan_builder *b, uint32_t block, uint32_t phases, bool first,
                              const char *name, plan_lowered_block *out)
 {
-    lowering l = {.b = b, .r = out, .first = first};
+    lowering l = {.b = b, .r = out, .name = name, .seg = UINT32_MAX, .first = first};
     *out = (plan_lowered_block){0};
+    l.nodes = pool_array(&l.memory, b->g->nodes.n, sizeof *l.nodes);
     for (uint32_t i = 0; i < b->g->nodes.n; i++)
         if (b->g->nodes.at[i].block == block && (phases >> b->g->nodes.at[i].phase & 1))
-            *vec_push(&l.nodes) = i;
-    weft_status st = plan_fuse_nodes(b, l.nodes.at, l.nodes.n, first, &l.units);
+            l.nodes[l.nnodes++] = i;
+    weft_status st = plan_fuse_nodes(b, l.nodes, l.nnodes, first, &l.memory, &l.units);
     place_frame(&l);
-    uint32_t seg = UINT32_MAX;
-    for (uint32_t i = 0; st == WEFT_OK && i <= l.units.n; i++) {
-        const plan_unit *u = i < l.units.n ? &l.units.at[i] : NULL;
-        const graph_node *n = u ? &b->g->nodes.at[u->node[0]] : NULL;
-        if (!n) {
-            end_segment(&l, &seg);
-        } else if (n->comm) {
-            st = lower_comm(&l, n, i, &seg, name);
-        } else {
-            if (seg == UINT32_MAX)
-                seg = plan_segment_begin(b->p, name);
-            st = u->id ? lower_fused(&l, seg, u) : lower_compute(&l, seg, u->node[0]);
-        }
+    for (uint32_t i = 0; st == WEFT_OK && i < l.units.n; i++) {
+        const graph_node *n = &b->g->nodes.at[l.units.at[i].node[0]];
+        st = n->comm ? lower_comm(&l, n, i) : lower_compute(&l, &l.units.at[i]);
     }
-    if (st != WEFT_OK)
+    if (st == WEFT_OK)
+        end_segment(&l);
+    else
         err_context("block %s", b->g->blocks.at[block]);
-    free(l.nodes.at);
-    free(l.units.at);
     free(l.frame.at);
-    free(l.frame_of.at);
+    pool_free(&l.memory);
     return st;
-}
-
-void plan_lowered_free(plan_lowered_block *r)
-{
-    free(r->items.at);
 }

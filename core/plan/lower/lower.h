@@ -7,13 +7,10 @@
 
 #include "plan/builder.h"
 
-typedef struct plan_item { /* a segment, or communication between two of them */
-    bool comm;
+typedef struct plan_item {
+    const graph_node *comm; /* communication between two segments; NULL: a segment */
     uint32_t segment;
-    const char *name;
-    uint32_t kind, mesh_axis, group, redop, dtype, root; /* group: 1 + its number; 0: none */
-    uint64_t count;
-    plan_ref in, out;
+    plan_ref in, out; /* of the communication */
 } plan_item;
 
 typedef struct plan_live_inout { /* the tensor of base BASE_FIRST + k */
@@ -30,9 +27,8 @@ typedef struct plan_lowered_block {
 } plan_lowered_block;
 
 /* Lower `block` in the phases of `phases` (bits 1 << PHASE_...). `first`: sums are written, not
- * accumulated. Free *out with plan_lowered_free(), also after a failure. */
+ * accumulated. The caller frees out->items, also after a failure. */
 weft_status plan_lower_block(plan_builder *b, uint32_t block, uint32_t phases, bool first,
                              const char *name, plan_lowered_block *out);
-void plan_lowered_free(plan_lowered_block *r);
 
 #endif

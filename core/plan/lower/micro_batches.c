@@ -9,9 +9,7 @@
 #include "base/err.h"
 #include "plan/collective.h"
 #include "plan/emit.h"
-#include "plan/lower/boundary.h"
 #include "plan/lower/sync.h"
-#include "plan/lower/zero_schedule.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +54,8 @@ static void order_works(plan_list_builder *w)
 {
     const struct plan_stage_map *m = w->b->stages;
     uint32_t chunks = m->axis < 0 ? 1 : m->chunks;
-    w->works = mem_alloc((uint64_t)w->b->g->blocks.n * 2 * w->micro_batches * sizeof *w->works + 1);
+    w->works = pool_array(&w->memory, (uint64_t)w->b->g->blocks.n * 2 * w->micro_batches,
+                          sizeof *w->works);
     if (m->axis >= 0 && m->orders[m->mine].work && w->train) {
         const plan_stage_order *o = &m->orders[m->mine];
         for (uint32_t i = 0; i < o->n; i++)
@@ -74,13 +73,12 @@ static void order_works(plan_list_builder *w)
 
 static void mark_first(plan_list_builder *w)
 {
-    bool *seen = mem_alloc((uint64_t)w->b->g->blocks.n * 2 * sizeof *seen);
+    bool *seen = pool_array(&w->memory, (uint64_t)w->b->g->blocks.n * 2, sizeof *seen);
     for (uint32_t i = 0; i < w->nworks; i++) {
         plan_block_pass *x = &w->works[i];
         x->first = !seen[x->block * 2 + x->backward];
         seen[x->block * 2 + x->backward] = true;
     }
-    free(seen);
 }
 
 static void find_last_uses(plan_list_builder *w)
@@ -163,8 +161,8 @@ static weft_status set_bases(plan_list_builder *w, const plan_block_pass *x,
     plan_builder *b = w->b;
     int own = plan_flat_block_of(b->f, b->g->blocks.at[x->block]);
     uint64_t slot = (uint64_t)x->block * w->micro_batches + x->micro_batch;
-    if (!x->backward && b->live.saved.at[x->block])
-        w->slot[slot] = plan_space_take(&b->zones.activations, b->live.saved.at[x->block]);
+    if (!x->backward && b->live.saved[x->block])
+        w->slot[slot] = plan_space_take(&b->zones.activations, b->live.saved[x->block]);
     for (uint32_t k = 0; k < r->ninout; k++) {
         weft_status st = inout_base(w, x, &r->inout[k], &bases[BASE_FIRST + k]);
         if (st != WEFT_OK)
@@ -192,26 +190,30 @@ static void give_back(plan_list_builder *w, const plan_block_pass *x, uint32_t a
                             graph_local_bytes(w->b->g, r->inout[k].tensor));
     }
     uint64_t slot = (uint64_t)x->block * w->micro_batches + x->micro_batch;
-    if ((x->backward || !w->train) && b->live.saved.at[x->block])
-        plan_space_give(&b->zones.activations, w->slot[slot], b->live.saved.at[x->block]);
+    if ((x->backward || !w->train) && b->live.saved[x->block])
+        plan_space_give(&b->zones.activations, w->slot[slot], b->live.saved[x->block]);
 }
 
 static weft_status emit_comm(plan_list_builder *w, const plan_block_pass *x, const plan_item *it,
                              const uint64_t *bases)
 {
     plan *p = w->b->p;
-    const graph_group *k = it->group ? &w->b->g->groups[it->group - 1] : NULL;
-    plan_collective c = {.kind = it->kind};
+    const graph *g = w->b->g;
+    const graph_node *n = it->comm;
+    const graph_group *k = n->group ? &g->groups[n->group - 1] : NULL;
+    const weft_tensor larger = n->comm == WEFT_ALL_GATHER ? n->out[0] : n->in[0];
+    plan_collective c = {.kind = n->comm,
+                         .redop = n->redop,
+                         .root = n->root,
+                         .dtype = graph_tensor_at(g, larger)->shape.dtype,
+                         .count = graph_local_elements(g, larger),
+                         .in = bases[it->in.base] + it->in.offset,
+                         .out = bases[it->out.base] + it->out.offset};
     c.channel = k ? plan_channel_some(p, pool_printf(&p->pool, "%s.pass", k->name), k->mesh_axis,
                                       k->coords, k->n)
-                  : plan_channel_number(p, "pass", it->mesh_axis);
-    c.name = pool_printf(&p->pool, "%s of %s", sched_kind_name(it->kind), it->name);
-    c.redop = it->redop;
-    c.root = it->root;
-    c.dtype = it->dtype;
-    c.count = it->count;
-    c.in = bases[it->in.base] + it->in.offset;
-    c.out = bases[it->out.base] + it->out.offset;
+                  : plan_channel_number(p, "pass", n->mesh_axis);
+    c.name = pool_printf(&p->pool, "%s of %s", sched_kind_name(n->comm),
+                         graph_tensor_at(g, n->in[0])->name);
     return plan_emit_collective(w->b, w->l, &c, x->micro_batch);
 }
 
@@ -275,28 +277,22 @@ static void note_cells(const plan_list_builder *w)
 static void walk_free(plan_list_builder *w)
 {
     for (uint64_t i = 0; i < (uint64_t)w->b->g->blocks.n * 4; i++)
-        plan_lowered_free(&w->lowered[i]);
+        free(w->lowered[i].items.at);
     plan_boundary_free(w);
     plan_zero_free(w);
-    free(w->lowered);
-    free(w->works);
-    free(w->last_use);
-    free(w->grads_done);
-    free(w->place);
-    free(w->held);
-    free(w->slot);
+    pool_free(&w->memory);
 }
 
 weft_status plan_micro_batches(plan_builder *b, plan_list *l, bool train, uint32_t micro_batches)
 {
     plan_list_builder w = {.b = b, .l = l, .micro_batches = micro_batches, .train = train};
     uint64_t blocks = b->g->blocks.n, cells = (uint64_t)(b->g->tensors.n + 1) * micro_batches;
-    w.lowered = mem_alloc(blocks * 4 * sizeof *w.lowered);
-    w.last_use = mem_alloc(cells * sizeof *w.last_use);
-    w.grads_done = mem_alloc(b->f->blocks.n * sizeof *w.grads_done + 1);
-    w.place = mem_alloc(cells * sizeof *w.place);
-    w.held = mem_alloc(cells * sizeof *w.held);
-    w.slot = mem_alloc(blocks * micro_batches * sizeof *w.slot);
+    w.lowered = pool_array(&w.memory, blocks * 4, sizeof *w.lowered);
+    w.last_use = pool_array(&w.memory, cells, sizeof *w.last_use);
+    w.grads_done = pool_array(&w.memory, b->f->blocks.n, sizeof *w.grads_done);
+    w.place = pool_array(&w.memory, cells, sizeof *w.place);
+    w.held = pool_array(&w.memory, cells, sizeof *w.held);
+    w.slot = pool_array(&w.memory, blocks * micro_batches, sizeof *w.slot);
     weft_status st = lower_all(&w);
     if (st == WEFT_OK) {
         order_works(&w);

@@ -1,6 +1,8 @@
 /* plan/lower/repack.c: see repack.h. */
 #include "plan/lower/repack.h"
 
+#include "plan/emit.h"
+
 static int64_t product(const weft_shape *s, uint32_t from, uint32_t to)
 {
     int64_t n = 1;
@@ -33,15 +35,9 @@ void plan_repack_find(const graph *g, const graph_node *n, plan_repack *out)
         out->bytes = (uint64_t)(product(&part, 0, part.rank) * ranks) * weft_dtype_size(part.dtype);
 }
 
-void plan_repack_spec(const plan_repack *r, const int64_t from[3], weft_operand *io,
-                      weft_opspec *op)
+weft_opspec plan_repack_spec(const plan_repack *r, const int64_t from[3], weft_operand io[2])
 {
     io[0] = (weft_operand){.dtype = r->dtype, .rank = 3, .size = {from[0], from[1], from[2]}};
     io[1] = (weft_operand){.dtype = r->dtype, .rank = 3, .size = {from[1], from[0], from[2]}};
-    *op = (weft_opspec){.struct_size = sizeof *op,
-                        .id = "interchange",
-                        .nin = 1,
-                        .nout = 1,
-                        .in = io,
-                        .out = io + 1};
+    return plan_unary_spec("interchange", io, 0);
 }

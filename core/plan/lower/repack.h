@@ -26,8 +26,7 @@ typedef struct plan_repack {
 /* What the communication `n` needs, which has been placed. */
 void plan_repack_find(const graph *g, const graph_node *n, plan_repack *out);
 
-/* The call that reads dimensions `from`; io [2] has the operands. */
-void plan_repack_spec(const plan_repack *r, const int64_t from[3], weft_operand *io,
-                      weft_opspec *op);
+/* The call that reads dimensions `from`; sets its operands. */
+weft_opspec plan_repack_spec(const plan_repack *r, const int64_t from[3], weft_operand io[2]);
 
 #endif

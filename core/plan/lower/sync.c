@@ -12,7 +12,6 @@
 #include "base/err.h"
 #include "plan/collective.h"
 #include "plan/emit.h"
-#include "plan/lower/compress.h"
 
 #include <stdlib.h>
 

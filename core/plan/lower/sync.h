@@ -38,4 +38,17 @@ weft_status plan_sync_group(plan_builder *b, plan_list *l, uint32_t group, uint6
 /* The channel of gradients over a mesh axis, or over group `axis` - FIRST_GROUP. */
 uint32_t plan_grads_channel(const plan_builder *b, uint32_t axis);
 
+/* --- compress.c: which sums are compressed --- */
+
+/* Report an error for compression that cannot be applied, and tell the user what is rounded; after
+ * plan_sync_prepare(). */
+weft_status plan_compress_prepare(plan_builder *b);
+
+/* Mark a sum over `axis` as compressed if the job asks for it. `residual_used`: the
+ * same residual was already used in this step. */
+void plan_compress_sum(plan_builder *b, plan_collective *c, uint32_t axis, bool residual_used);
+
+/* Place the residuals after all other memory. */
+void plan_compress_finish(plan_builder *b);
+
 #endif

@@ -18,6 +18,7 @@ typedef struct plan_block_pass {
 typedef struct plan_list_builder {
     plan_builder *b;
     plan_list *l;
+    pool memory; /* of the arrays below */
     uint32_t micro_batches;
     bool train;
     plan_lowered_block *lowered; /* [block][backward][first] */
@@ -40,5 +41,26 @@ static inline plan_lowered_block *plan_walk_lowered(const plan_list_builder *w,
 
 /* Append the forward (and, if `train`, backward) work of all micro-batches to the list. */
 weft_status plan_micro_batches(plan_builder *b, plan_list *l, bool train, uint32_t micro_batches);
+
+/* --- boundary.c: activations and gradients sent between pipeline stages --- */
+
+/* Find the tensors that this stage sends and receives. Without stages there are none. */
+weft_status plan_boundary_prepare(plan_list_builder *w);
+weft_status plan_boundary_before(plan_list_builder *w, uint32_t at); /* wait for what it reads */
+weft_status plan_boundary_after(plan_list_builder *w, uint32_t at);  /* start sending its results */
+void plan_boundary_finish(plan_list_builder *w);                     /* wait for all sends */
+void plan_boundary_free(plan_list_builder *w);
+
+/* --- zero_schedule.c: when sharded (ZeRO) parameters and gradients are gathered --- */
+
+weft_status plan_zero_begin(plan_list_builder *w);
+weft_status plan_zero_before(plan_list_builder *w, uint32_t at); /* gather what it reads, adds to */
+weft_status plan_zero_after(plan_list_builder *w, uint32_t at);  /* free what is not needed now */
+weft_status plan_zero_finish(plan_list_builder *w);
+void plan_zero_free(plan_list_builder *w);
+
+/* After the update of a group: gather its parameters, unless they stay sharded. */
+weft_status plan_zero_updated(plan_builder *b, plan_list *l, uint32_t group);
+void plan_zero_gathered(plan_builder *b, plan_list *l); /* wait for all of these gathers */
 
 #endif

@@ -16,11 +16,10 @@
  * Cost per micro-batch for parameters of S bytes over n ranks: S (n-1)/n sent for gradients, twice
  * that for parameters. Loses against unsharded ones if micro-batches are many and short, since each
  * moves everything. */
-#include "plan/lower/zero_schedule.h"
+#include "plan/lower/walk.h"
 
 #include "plan/collective.h"
 #include "plan/emit.h"
-#include "plan/lower/compress.h"
 #include "plan/lower/sync.h"
 
 #include <stdlib.h>
@@ -118,13 +117,13 @@ static int by_start(const void *x, const void *y)
 
 weft_status plan_zero_begin(plan_list_builder *w)
 {
-    struct zero_walk *y = w->shard = mem_alloc(sizeof *y);
+    struct zero_walk *y = w->shard = pool_alloc(&w->memory, sizeof *y);
     uint64_t blocks = w->b->f->blocks.n + 1;
-    y->last_add = mem_alloc(blocks * w->micro_batches * sizeof *y->last_add);
-    y->whole_at = mem_alloc(blocks * w->micro_batches * sizeof *y->whole_at);
-    y->left = mem_alloc(blocks * sizeof *y->left);
-    y->clear = mem_alloc(blocks * sizeof *y->clear);
-    y->begun = mem_alloc(blocks * sizeof *y->begun);
+    y->last_add = pool_array(&w->memory, blocks * w->micro_batches, sizeof *y->last_add);
+    y->whole_at = pool_array(&w->memory, blocks * w->micro_batches, sizeof *y->whole_at);
+    y->left = pool_array(&w->memory, blocks, sizeof *y->left);
+    y->clear = pool_array(&w->memory, blocks, sizeof *y->clear);
+    y->begun = pool_array(&w->memory, blocks, sizeof *y->begun);
     if (!w->b->f->groups.n)
         return WEFT_OK;
     weft_status st = WEFT_OK;
@@ -147,12 +146,6 @@ void plan_zero_free(plan_list_builder *w)
     free(w->shard->spans.at);
     free(w->shard->open.at);
     free(w->shard->pending.at);
-    free(w->shard->last_add);
-    free(w->shard->whole_at);
-    free(w->shard->left);
-    free(w->shard->clear);
-    free(w->shard->begun);
-    free(w->shard);
 }
 
 /* --- parameters --- */
@@ -258,19 +251,12 @@ static weft_status accumulate(plan_builder *b, plan_list *l, uint32_t group, uin
 {
     const plan_flat_block *k = &b->f->blocks.at[b->f->groups.at[group].block];
     uint64_t slice = b->f->groups.at[group].count / k->parts;
-    weft_operand io[2] = {{b->g->grad_dtype, 1, 0, 0, {(int64_t)slice}},
-                          {b->g->grad_dtype, 1, 0, 0, {(int64_t)slice}}};
-    plan_ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_FIRST + 1, 0, 0}};
-    weft_opspec op = {.struct_size = sizeof op,
-                      .id = "accumulate",
-                      .nin = 1,
-                      .nout = 1,
-                      .in = io,
-                      .out = io + 1,
-                      .flags = WEFT_SPEC_ACCUMULATE};
-    uint64_t bases[BASE_FIRST + 2] = {0};
-    bases[BASE_FIRST] = from;
-    bases[BASE_FIRST + 1] = plan_flat_own(b->f, group, FLAT_GRADS, b->f->grads, b->f->grad_size).at;
+    const plan_flat_slice own =
+        plan_flat_own(b->f, group, FLAT_GRADS, b->f->grads, b->f->grad_size);
+    const weft_operand part = {b->g->grad_dtype, 1, 0, 0, {(int64_t)slice}}, io[2] = {part, part};
+    const plan_ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_FIRST + 1, 0, 0}};
+    const weft_opspec op = plan_unary_spec("accumulate", io, WEFT_SPEC_ACCUMULATE);
+    const uint64_t bases[BASE_FIRST + 2] = {[BASE_FIRST] = from, own.at};
     weft_status st = plan_emit_op(b->p, l, &op,
                                   &(plan_emission){.segment = "accumulate",
                                                    .refs = refs,
@@ -377,7 +363,8 @@ static weft_status start_reduction(plan_list_builder *w, uint32_t block, uint32_
                              .dtype = b->g->grad_dtype,
                              .count = x->count,
                              .in = at + (x->at[0] - k->first) * f->grad_size,
-                             .shift_axis = k->axis};
+                             .shift_axis = k->axis,
+                             .residual = x->residual};
         c.out = plan_flat_own(f, k->first_group + i, FLAT_GRADS, f->grads, f->grad_size).at;
         if (r.adding) {
             c.out = c.in;
@@ -387,7 +374,6 @@ static weft_status start_reduction(plan_list_builder *w, uint32_t block, uint32_
             pool_printf(&b->p->pool, "reduce-scatter of gradients %llu-%llu",
                         (unsigned long long)x->at[0], (unsigned long long)(x->at[0] + x->count));
         uint32_t number;
-        c.residual = x->residual;
         plan_compress_sum(b, &c, k->axis, r.adding);
         weft_status st = plan_emit_start(b, w->l, &c, micro_batch, &number);
         if (st != WEFT_OK)

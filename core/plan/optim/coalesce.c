@@ -24,6 +24,7 @@ typedef struct cell {
 } cell;
 
 typedef struct coalescing {
+    pool memory;
     plan_builder *b;
     plan_list *l;
     plan_to_list *s; /* [n] */
@@ -69,7 +70,7 @@ static int by_axes(const void *a, const void *b)
 
 static void lay_cells(coalescing *x)
 {
-    uint32_t n = x->cells.n, *place = mem_alloc(n * sizeof *place + 1);
+    uint32_t n = x->cells.n, *place = pool_array(&x->memory, n, sizeof *place);
     if (n) {
         qsort(x->cells.at, n, sizeof *x->cells.at, by_axes);
         x->at = plan_space_take(&x->b->zones.activations, n * sizeof(float));
@@ -80,7 +81,6 @@ static void lay_cells(coalescing *x)
         for (weft_tensor t = 1; t <= x->s[i].g->tensors.n; t++)
             if (x->s[i].cell[t])
                 x->s[i].cell[t] = 1 + x->at + place[x->s[i].cell[t] - 1] * sizeof(float);
-    free(place);
 }
 
 /* Sum cells first ... first + count - 1 in place. */
@@ -107,7 +107,7 @@ static const graph_node *waits_for(const plan_to_list *s)
 /* Sum over `axis` all numbers that wait for it now. */
 static weft_status sum_waiting(coalescing *x, uint32_t axis, uint32_t redop)
 {
-    bool *due = mem_alloc(x->cells.n * sizeof *due + 1);
+    bool *due = pool_array(&x->memory, x->cells.n, sizeof *due);
     for (uint32_t i = 0; i < x->n; i++)
         for (const graph_node *n;
              (n = waits_for(&x->s[i])) && plan_graph_to_list_sums_number(&x->s[i], n) &&
@@ -120,7 +120,6 @@ static weft_status sum_waiting(coalescing *x, uint32_t axis, uint32_t redop)
             k++;
         st = k > i ? sum(x, axis, redop, i, k - i) : WEFT_OK;
     }
-    free(due);
     return st;
 }
 
@@ -151,12 +150,11 @@ static void begin(coalescing *x, const plan_to_list_work *w, uint32_t n, bool by
     uint64_t held = 0, more;
     for (bool more_go = true; more_go && x->n < n;) {
         plan_to_list *s = &x->s[x->n];
-        plan_graph_to_list_begin(s, x->b, x->l, &w[x->n], by_levels);
+        *s = (plan_to_list){.b = x->b, .l = x->l, .memory = &x->memory};
+        plan_graph_to_list_begin(s, &w[x->n], by_levels);
         const bool waits = plan_graph_to_list_held(s, &more);
-        if (x->n && held + more > x->b->zones.activations.top) {
-            plan_graph_to_list_end(s);
+        if (x->n && held + more > x->b->zones.activations.top)
             return;
-        }
         held += waits ? more : 0;
         more_go = x->n++ || waits;
     }
@@ -165,7 +163,8 @@ static void begin(coalescing *x, const plan_to_list_work *w, uint32_t n, bool by
 static weft_status lower(plan_builder *b, plan_list *l, const plan_to_list_work *w, uint32_t n,
                          bool by_levels, uint32_t *done)
 {
-    coalescing x = {.b = b, .l = l, .s = mem_alloc((uint64_t)n * sizeof *x.s)};
+    coalescing x = {.b = b, .l = l};
+    x.s = pool_array(&x.memory, n, sizeof *x.s);
     begin(&x, w, n, by_levels);
     find_cells(&x);
     lay_cells(&x);
@@ -175,7 +174,7 @@ static weft_status lower(plan_builder *b, plan_list *l, const plan_to_list_work 
     if (x.cells.n)
         plan_space_give(&b->zones.activations, x.at, x.cells.n * sizeof(float));
     free(x.cells.at);
-    free(x.s);
+    pool_free(&x.memory);
     *done = x.n;
     return st;
 }
@@ -186,9 +185,8 @@ weft_status plan_graphs_to_list(plan_builder *b, plan_list *l, const plan_to_lis
     return lower(b, l, w, n, true, done);
 }
 
-weft_status plan_graph_to_list(plan_builder *b, plan_list *l, graph *g, uint32_t first,
-                               uint32_t end, const plan_to_list_job *what)
+weft_status plan_graph_to_list(plan_builder *b, plan_list *l, const plan_to_list_work *w)
 {
     uint32_t done;
-    return lower(b, l, &(plan_to_list_work){g, first, end, *what}, 1, false, &done);
+    return lower(b, l, w, 1, false, &done);
 }

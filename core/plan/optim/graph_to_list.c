@@ -1,5 +1,5 @@
-/* plan/optim/graph_to_list.c: writes a small graph into a list: update rules that are not
- * elementwise, and periodic lists of plugins.
+/* plan/optim/graph_to_list.c: writes a small graph into a list: update rules, and periodic lists of
+ * plugins.
  *
  * Runs of elementwise nodes of one size become programs that pass over memory once; any other node
  * (a norm, a product, a sum over ranks) is an instruction or a collective of its own. An assignment
@@ -14,7 +14,6 @@
 #include "plan/position.h"
 #include "plan/scalar.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Elements of the memory of `t`. */
@@ -25,14 +24,18 @@ static uint64_t capacity(const graph *g, weft_tensor t)
 }
 
 /* Does a later node read the target of assignment `at`? */
-static bool read_later(const graph *g, uint32_t at, uint32_t end)
+static bool read_later(const graph_nodes *nodes, uint32_t at)
 {
-    weft_tensor to = g->nodes.at[at].out[0];
-    for (uint32_t i = at + 1; i < end; i++)
-        for (uint32_t k = 0; k < g->nodes.at[i].nin; k++)
-            if (g->nodes.at[i].in[k] == to)
+    for (uint32_t i = at + 1; i < nodes->n; i++)
+        for (uint32_t k = 0; k < nodes->at[i].nin; k++)
+            if (nodes->at[i].in[k] == nodes->at[at].out[0])
                 return true;
     return false;
+}
+
+static bool has_home(const plan_to_list *s, weft_tensor t, plan_tensor_place *out)
+{
+    return s->job->find && s->job->find(s->job->ctx, t, out);
 }
 
 bool plan_graph_to_list_sums_number(const plan_to_list *s, const graph_node *n)
@@ -44,26 +47,26 @@ bool plan_graph_to_list_sums_number(const plan_to_list *s, const graph_node *n)
         const weft_tensor t = k ? n->out[0] : n->in[0];
         const graph_tensor *x = graph_tensor_at(s->g, t);
         if (graph_local_elements(s->g, t) != 1 || x->kind != WEFT_T_ACTIVATION ||
-            x->shape.dtype != WEFT_F32 || s->job->find(s->job->ctx, t, &h))
+            x->shape.dtype != WEFT_F32 || has_home(s, t, &h))
             return false;
     }
     uint32_t readers = 0;
-    for (uint32_t i = 0; i < s->g->nodes.n; i++)
-        for (uint32_t k = 0; k < s->g->nodes.at[i].nin; k++)
-            readers += s->g->nodes.at[i].in[k] == n->in[0];
+    for (uint32_t i = 0; i < s->nodes->n; i++)
+        for (uint32_t k = 0; k < s->nodes->at[i].nin; k++)
+            readers += s->nodes->at[i].in[k] == n->in[0];
     return readers == 1;
 }
 
 /* The level of each node: how many dependent sums of numbers come before it. An assignment comes
  * after all earlier readers of its target. */
-static uint32_t *find_levels(const plan_to_list *s, uint32_t first, uint32_t end)
+static uint32_t *find_levels(const plan_to_list *s)
 {
-    uint32_t *level = mem_alloc((end - first) * sizeof *level + 1);
-    uint32_t *made = mem_alloc((s->g->tensors.n + 1) * sizeof *made); /* [tensor] */
-    uint32_t *read = mem_alloc((s->g->tensors.n + 1) * sizeof *read);
-    for (uint32_t i = first; i < end; i++) {
-        const graph_node *n = &s->g->nodes.at[i];
-        uint32_t *mine = &level[i - first];
+    uint32_t *level = pool_array(s->memory, s->nodes->n, sizeof *level);
+    uint32_t *made = pool_array(s->memory, s->g->tensors.n + 1, sizeof *made); /* [tensor] */
+    uint32_t *read = pool_array(s->memory, s->g->tensors.n + 1, sizeof *read);
+    for (uint32_t i = 0; i < s->nodes->n; i++) {
+        const graph_node *n = &s->nodes->at[i];
+        uint32_t *mine = &level[i];
         for (uint32_t k = 0; k < n->nin; k++)
             *mine = made[n->in[k]] > *mine ? made[n->in[k]] : *mine;
         if (n->assign && read[n->out[0]] > *mine)
@@ -73,31 +76,28 @@ static uint32_t *find_levels(const plan_to_list *s, uint32_t first, uint32_t end
         for (uint32_t k = 0; k < n->nout && !n->assign; k++)
             made[n->out[k]] = *mine + plan_graph_to_list_sums_number(s, n);
     }
-    free(made);
-    free(read);
     return level;
 }
 
 /* Order the nodes by level, sums of numbers last in each; then the deferred assignments. */
-static void put_in_order(plan_to_list *s, uint32_t first, uint32_t end, bool by_levels)
+static void put_in_order(plan_to_list *s, bool by_levels)
 {
-    uint32_t *level = find_levels(s, first, end), levels = 1;
+    uint32_t *level = find_levels(s), levels = 1;
     if (!by_levels)
-        memset(level, 0, (end - first) * sizeof *level);
-    for (uint32_t i = first; i < end; i++)
-        levels = level[i - first] >= levels ? level[i - first] + 1 : levels;
+        memset(level, 0, s->nodes->n * sizeof *level);
+    for (uint32_t i = 0; i < s->nodes->n; i++)
+        levels = level[i] >= levels ? level[i] + 1 : levels;
+    s->order.at = pool_array(s->memory, s->nodes->n, sizeof *s->order.at);
     for (uint32_t step = 0; step <= 2 * levels; step++)
-        for (uint32_t i = first; i < end; i++) {
-            const graph_node *n = &s->g->nodes.at[i];
-            const bool late = n->assign && read_later(s->g, i, end);
-            const uint32_t mine = late ? 2 * levels
-                                  : by_levels
-                                      ? 2 * level[i - first] + plan_graph_to_list_sums_number(s, n)
-                                      : 0;
+        for (uint32_t i = 0; i < s->nodes->n; i++) {
+            const graph_node *n = &s->nodes->at[i];
+            const bool late = n->assign && read_later(s->nodes, i);
+            const uint32_t mine = late        ? 2 * levels
+                                  : by_levels ? 2 * level[i] + plan_graph_to_list_sums_number(s, n)
+                                              : 0;
             if (mine == step)
-                *vec_push(&s->order) = *n;
+                s->order.at[s->order.n++] = *n;
         }
-    free(level);
 }
 
 /* --- memory --- */
@@ -122,7 +122,7 @@ static plan_tensor_place place_of(plan_to_list *s, weft_tensor t)
         h.at = plan_scalar_offset(s->b->p, x->name, x->constant ? x->value : 0);
     } else if (s->cell[t]) {
         h.at = s->b->zones.zone + s->cell[t] - 1;
-    } else if (!s->job->find(s->job->ctx, t, &h)) {
+    } else if (!has_home(s, t, &h)) {
         if (!s->temp[t])
             s->temp[t] = 1 + plan_space_take(&s->b->zones.activations,
                                              capacity(s->g, t) * weft_dtype_size(x->shape.dtype));
@@ -146,6 +146,10 @@ static weft_status add_operand(plan_to_list *s, operands *o, weft_tensor t, bool
         io->rank = 1;
         io->size[0] = (int64_t)graph_shape_elements(&local);
     }
+    if (s->job->absolute && graph_tensor_at(s->g, t)->kind == WEFT_T_SCALAR) {
+        o->refs[o->n++] = (plan_ref){BASE_ABSOLUTE, 0, h.at};
+        return WEFT_OK;
+    }
     o->home[o->nbases] = h;
     o->bases[o->nbases] = h.at;
     o->refs[o->n++] = (plan_ref){o->nbases++, 0, 0};
@@ -155,8 +159,10 @@ static weft_status add_operand(plan_to_list *s, operands *o, weft_tensor t, bool
 static weft_status emit_operands(plan_to_list *s, operands *o, const weft_opspec *op,
                                  const uint64_t *first)
 {
+    const char *segment = s->job->segment ? s->job->segment : s->job->name;
     weft_status st = plan_emit_op(s->b->p, s->l, op,
-                                  &(plan_emission){.segment = s->job->name,
+                                  &(plan_emission){.segment = segment,
+                                                   .name = s->job->name,
                                                    .refs = o->refs,
                                                    .bases = o->bases,
                                                    .nbases = o->nbases,
@@ -173,7 +179,7 @@ static weft_status emit_operands(plan_to_list *s, operands *o, const weft_opspec
 static weft_status emit_program(plan_to_list *s, uint32_t first, uint32_t end)
 {
     graph_fused f;
-    weft_status st = plan_runs_fuse(s, first, end, &s->g->pool, &f);
+    weft_status st = plan_runs_fuse(s, first, end, s->memory, &f);
     operands o = {.nbases = BASE_FIRST};
     for (uint32_t i = 0; st == WEFT_OK && i < f.nin + f.nout; i++)
         st = add_operand(s, &o, i < f.nin ? f.in[i] : f.out[i - f.nin], true);
@@ -254,8 +260,7 @@ static weft_status emit_copy(plan_to_list *s, const plan_repack *r, const int64_
     const uint64_t bases[BASE_FIRST + 2] = {[BASE_FIRST] = read, write};
     const plan_ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_FIRST + 1, 0, 0}};
     weft_operand io[2];
-    weft_opspec op;
-    plan_repack_spec(r, from, io, &op);
+    const weft_opspec op = plan_repack_spec(r, from, io);
     return plan_emit_op(
         s->b->p, s->l, &op,
         &(plan_emission){
@@ -343,28 +348,23 @@ static void give_back(plan_to_list *s, uint32_t run, bool all)
         }
 }
 
-void plan_graph_to_list_begin(plan_to_list *s, plan_builder *b, plan_list *l,
-                              const plan_to_list_work *w, bool by_levels)
+void plan_graph_to_list_begin(plan_to_list *s, const plan_to_list_work *w, bool by_levels)
 {
     const uint64_t n = w->g->tensors.n + 1;
-    *s = (plan_to_list){.b = b, .l = l, .g = w->g, .job = &w->job};
-    s->last = mem_alloc(n * sizeof *s->last);
-    s->temp = mem_alloc(n * sizeof *s->temp);
-    s->cell = mem_alloc(n * sizeof *s->cell);
-    s->wanted = mem_alloc(n * sizeof *s->wanted);
-    put_in_order(s, w->first, w->end, by_levels);
+    s->g = w->g;
+    s->nodes = w->nodes;
+    s->job = &w->job;
+    s->last = pool_array(s->memory, n, sizeof *s->last);
+    s->temp = pool_array(s->memory, n, sizeof *s->temp);
+    s->cell = pool_array(s->memory, n, sizeof *s->cell);
+    s->wanted = pool_array(s->memory, n, sizeof *s->wanted);
+    put_in_order(s, by_levels);
     plan_runs_divide(s);
 }
 
 void plan_graph_to_list_end(plan_to_list *s)
 {
     give_back(s, 0, true);
-    free(s->order.at);
-    free(s->run_of);
-    free(s->last);
-    free(s->temp);
-    free(s->cell);
-    free(s->wanted);
 }
 
 weft_status plan_graph_to_list_resume(plan_to_list *s)
@@ -401,7 +401,7 @@ bool plan_graph_to_list_held(const plan_to_list *s, uint64_t *held)
             const weft_tensor t = s->order.at[i].out[k];
             if (s->wanted[t] && !graph_tensor_at(s->g, t)->part_of &&
                 (!waits || s->last[t] > s->run_of[first]) && graph_local_elements(s->g, t) > 1 &&
-                !s->job->find(s->job->ctx, t, &h))
+                !has_home(s, t, &h))
                 bytes += capacity(s->g, t) * weft_dtype_size(graph_tensor_at(s->g, t)->shape.dtype);
         }
     *held = bytes;

@@ -1,5 +1,5 @@
-/* plan/optim/graph_to_list.h: turns a small graph into entries of a list: update rules that are not
- * elementwise, and periodic lists of plugins.
+/* plan/optim/graph_to_list.h: turns a small graph into entries of a list: update rules, and
+ * periodic lists of plugins.
  *
  * coalesce.c runs several of these graphs interleaved; plan_graph_to_list() and
  * plan_graphs_to_list() are the entry points. The rest is shared by graph_to_list.c, runs.c
@@ -15,23 +15,24 @@ typedef struct plan_tensor_place { /* address on coordinate c of `axis`: at + c 
 } plan_tensor_place;
 
 typedef struct plan_to_list_job {
-    const char *name;
-    weft_tensor gate; /* 0: none */
-    /* Find the address of a parameter, gradient or state; false for a temporary. */
+    const char *name;    /* of the entries */
+    const char *segment; /* of the segments; NULL: the same */
+    weft_tensor gate;    /* 0: none */
+    bool absolute;       /* scalars have no bases of their own, but their offsets in the arena */
+    /* Find the address of a parameter, gradient or state; false for a temporary. NULL: all are. */
     bool (*find)(void *ctx, weft_tensor t, plan_tensor_place *out);
     void *ctx;
     const char *param; /* of an update: the parameter, whose random numbers are its own; or NULL */
 } plan_to_list_job;
 
-typedef struct plan_to_list_work { /* nodes [first, end) of a graph */
-    graph *g;
-    uint32_t first, end;
+typedef struct plan_to_list_work {
+    graph *g;                 /* the tensors */
+    const graph_nodes *nodes; /* those of the graph, or others of its tensors */
     plan_to_list_job job;
 } plan_to_list_work;
 
-/* Write the nodes [first, end) of `g` into the list. */
-weft_status plan_graph_to_list(plan_builder *b, plan_list *l, graph *g, uint32_t first,
-                               uint32_t end, const plan_to_list_job *what);
+/* Write the nodes into the list. */
+weft_status plan_graph_to_list(plan_builder *b, plan_list *l, const plan_to_list_work *w);
 
 /* Write the first graphs of `w`: as many as can be interleaved within the memory of the
  * micro-batches, at least one; *done is how many. Their sums of single numbers are coalesced. */
@@ -44,8 +45,10 @@ typedef struct plan_to_list {
     plan_builder *b;
     plan_list *l;
     graph *g;
+    const graph_nodes *nodes;
     const plan_to_list_job *job;
-    graph_nodes order; /* nodes; deferred assignments are last */
+    pool *memory;      /* of the arrays */
+    graph_nodes order; /* `nodes`; deferred assignments are last */
     uint32_t at;       /* next node in order */
     uint32_t *last;    /* [tensor] 1 + last run that reads it */
     uint32_t *run_of;  /* [node in order] */
@@ -68,10 +71,9 @@ weft_status plan_runs_fuse(plan_to_list *s, uint32_t first, uint32_t end, pool *
 
 /* --- graph_to_list.c --- */
 
-/* `by_levels`: sums of numbers come as late as possible, independent ones next to each other. End
- * it with plan_graph_to_list_end(), which frees its remaining memory in the zone. */
-void plan_graph_to_list_begin(plan_to_list *s, plan_builder *b, plan_list *l,
-                              const plan_to_list_work *w, bool by_levels);
+/* Begin with b, l and memory set. `by_levels`: sums of numbers come as late as possible,
+ * independent ones next to each other. plan_graph_to_list_end() frees what it has in the zone. */
+void plan_graph_to_list_begin(plan_to_list *s, const plan_to_list_work *w, bool by_levels);
 void plan_graph_to_list_end(plan_to_list *s);
 
 /* Is this an all-reduce of one number that no other node reads? */

@@ -104,13 +104,7 @@ static weft_status square_stretch(plan_builder *b, plan_list *l, const plan_buck
     weft_operand io[2] = {{b->g->grad_dtype, 1, 0, 0, {(int64_t)n}}, {.dtype = WEFT_F32}};
     plan_ref refs[2] = {{BASE_FIRST, 0, 0},
                         {BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, x->scalar[kind], 0)}};
-    weft_opspec op = {.struct_size = sizeof op,
-                      .id = "sumsq",
-                      .nin = 1,
-                      .nout = 1,
-                      .in = io,
-                      .out = io + 1,
-                      .flags = x->adding[kind] ? WEFT_SPEC_ACCUMULATE : 0};
+    const weft_opspec op = plan_unary_spec("sumsq", io, x->adding[kind] ? WEFT_SPEC_ACCUMULATE : 0);
     l->interval = k->interval;
     weft_status st = plan_emit_op(
         b->p, l, &op,

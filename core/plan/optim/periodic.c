@@ -7,7 +7,6 @@
 #include "plan/optim/optim.h"
 
 #include "base/err.h"
-#include "plan/optim/graph_to_list.h"
 #include "plan/optim/rule.h"
 #include "plan/scalar.h"
 
@@ -17,14 +16,6 @@
 static const char *suffix_of(const graph *g, const graph_tensor *state)
 {
     return state->name + strlen(graph_tensor_at(g, state->of)->name) + 1;
-}
-
-static int find_state(const plan_flat *f, const char *suffix)
-{
-    for (uint32_t i = 0; i < f->states.n; i++)
-        if (!strcmp(f->states.at[i].name, suffix))
-            return (int)i;
-    return -1;
 }
 
 static bool is_of_rule(const plan_flat *f, const char *suffix)
@@ -43,103 +34,92 @@ weft_status plan_periodic_states(plan_builder *b)
         if (x->kind != WEFT_T_STATE)
             continue;
         const char *suffix = suffix_of(b->g, x);
-        const int have = find_state(b->f, suffix);
+        const int have = plan_flat_state_of(b->f, suffix);
         if ((have >= 0 && (uint32_t)have < of_rule) || is_of_rule(b->f, suffix))
             return err_fail(WEFT_USAGE,
                             "a periodic list declares the state '%s', and so does the update rule",
                             suffix);
-        const plan_flat_state want = {pool_text(&b->p->pool, suffix),
-                                      x->init ? pool_text(&b->p->pool, x->init) : NULL,
-                                      x->shape.dtype, 0};
-        const plan_flat_state *old = have < 0 ? &want : &b->f->states.at[have];
-        if (old->dtype != want.dtype ||
-            strcmp(old->init ? old->init : "", want.init ? want.init : ""))
+        if (!plan_flat_state_add(b->f, &b->p->pool, suffix, x))
             return err_fail(WEFT_USAGE,
                             "%s: periodic lists declare the state '%s' with different types or "
                             "initial values",
                             x->name, suffix);
-        if (have < 0)
-            *vec_push(&b->f->states) = want;
     }
     return WEFT_OK;
 }
 
 /* --- one list --- */
 
-typedef struct making {
-    plan_builder *b;
-    graph g;          /* the model's tensors, the list's nodes */
-    bool *elsewhere;  /* [tensor] of a parameter that this stage does not have */
-    uint32_t tensors; /* entries of `elsewhere` */
-} making;
-
-static const plan_flat_param *param_of(const making *m, weft_tensor t)
+static const plan_flat_param *param_of(const plan_builder *b, weft_tensor t)
 {
-    const graph_tensor *x = graph_tensor_at(&m->g, t);
+    const graph_tensor *x = graph_tensor_at(b->g, t);
     bool named = x->kind == WEFT_T_STATE || (x->kind == WEFT_T_PARAM && x->of);
-    return plan_flat_find(m->b->f, graph_tensor_at(&m->g, named ? x->of : t)->name);
+    return plan_flat_find(b->f, graph_tensor_at(b->g, named ? x->of : t)->name);
 }
 
 static bool find(void *ctx, weft_tensor t, plan_tensor_place *out)
 {
-    const making *m = ctx;
-    const graph_tensor *x = graph_tensor_at(&m->g, t);
+    const plan_builder *b = ctx;
+    const graph_tensor *x = graph_tensor_at(b->g, t);
     uint32_t from = x->of ? RULE_COPY : RULE_PARAM;
     if (x->kind != WEFT_T_PARAM && x->kind != WEFT_T_STATE)
         return false;
     if (x->kind == WEFT_T_STATE)
-        from = RULE_STATE + (uint32_t)find_state(m->b->f, suffix_of(&m->g, x));
-    out->at = plan_rule_region(m->b, from, param_of(m, t)->first, 0, &out->dtype).at;
-    out->shift = 0;
+        from = RULE_STATE + (uint32_t)plan_flat_state_of(b->f, suffix_of(b->g, x));
+    *out = plan_rule_place(b, from, param_of(b, t)->first, 0);
     return true;
 }
 
 /* Take the nodes of parameters on this stage; skip the others. */
-static weft_status take_nodes(making *m, const plan_list_edit *x)
+static weft_status take_nodes(plan_builder *b, const plan_list_edit *x)
 {
+    graph *g = b->g;
+    bool *elsewhere = /* [tensor] of a parameter that this stage does not have */
+        pool_array(&g->pool, g->tensors.n + 1, sizeof *elsewhere);
     for (uint32_t i = 0; i < x->n; i++) {
         const graph_node *n = &x->nodes[i];
         bool away = false;
         for (uint32_t k = 0; k < n->nin + n->nout; k++) {
             weft_tensor t = k < n->nin ? n->in[k] : n->out[k - n->nin];
-            const uint32_t kind = graph_tensor_at(&m->g, t)->kind;
+            const uint32_t kind = graph_tensor_at(g, t)->kind;
             const plan_flat_param *p =
-                kind == WEFT_T_PARAM || kind == WEFT_T_STATE ? param_of(m, t) : NULL;
-            if (p && m->b->f->blocks.at[p->block].level)
+                kind == WEFT_T_PARAM || kind == WEFT_T_STATE ? param_of(b, t) : NULL;
+            if (p && b->f->blocks.at[p->block].level)
                 return err_fail(WEFT_UNSUPPORTED,
                                 "periodic list %s works on %s, which a placement shards: set "
                                 "optim.placement = none",
                                 x->name, p->name);
             away |= (kind == WEFT_T_PARAM || kind == WEFT_T_STATE) && !p;
-            away |= kind == WEFT_T_ACTIVATION && m->elsewhere[t];
+            away |= kind == WEFT_T_ACTIVATION && elsewhere[t];
         }
-        if (away && plan_scalar_assigned(&m->g, n))
+        if (away && plan_scalar_assigned(g, n))
             return err_fail(
                 WEFT_UNSUPPORTED,
                 "list %s: assign() to the scalar '%s' a value made of parameters that one "
                 "stage of the model has and another has not",
-                x->name, graph_tensor_at(&m->g, n->out[0])->name);
+                x->name, graph_tensor_at(g, n->out[0])->name);
         for (uint32_t k = 0; k < n->nout; k++)
-            m->elsewhere[n->out[k]] |= away && !n->assign;
+            elsewhere[n->out[k]] |= away && !n->assign;
         if (!away)
-            *vec_push(&m->g.nodes) = *n;
+            *vec_push(&g->nodes) = *n;
     }
     return WEFT_OK;
 }
 
-static weft_status assign_copies(making *m)
+static weft_status assign_copies(plan_builder *b)
 {
-    const uint32_t n = m->g.nodes.n;
-    for (uint32_t i = 0; i < n && m->b->f->compute != m->b->f->master; i++) {
-        const graph_node x = m->g.nodes.at[i];
-        if (!x.assign || graph_tensor_at(&m->g, x.out[0])->kind != WEFT_T_PARAM)
+    graph *g = b->g;
+    const uint32_t n = g->nodes.n;
+    for (uint32_t i = 0; i < n && b->f->compute != b->f->master; i++) {
+        const graph_node x = g->nodes.at[i];
+        if (!x.assign || graph_tensor_at(g, x.out[0])->kind != WEFT_T_PARAM)
             continue;
-        const graph_tensor was = *graph_tensor_at(&m->g, x.out[0]);
-        weft_tensor copy = graph_add(&m->g, pool_printf(&m->g.pool, "copy of %s", was.name),
-                                     WEFT_T_PARAM, &was.shape);
-        graph_tensor_at(&m->g, copy)->of = x.out[0];
-        memcpy(graph_tensor_at(&m->g, copy)->place, was.place, sizeof was.place);
-        weft_builder w = graph_builder(&m->g);
+        const graph_tensor was = *graph_tensor_at(g, x.out[0]);
+        weft_tensor copy =
+            graph_add(g, pool_printf(&g->pool, "copy of %s", was.name), WEFT_T_PARAM, &was.shape);
+        graph_tensor_at(g, copy)->of = x.out[0];
+        memcpy(graph_tensor_at(g, copy)->place, was.place, sizeof was.place);
+        weft_builder w = graph_builder(g);
         weft_status st = w.assign(w.ctx, copy, x.in[0], 0);
         if (st != WEFT_OK)
             return st;
@@ -149,35 +129,33 @@ static weft_status assign_copies(making *m)
 
 static weft_status make_list(plan_builder *b, const plan_list_edit *x, plan_list *l)
 {
-    making m = {.b = b, .g = *b->g, .tensors = b->g->tensors.n + 1};
-    memset(&m.g.nodes, 0, sizeof m.g.nodes);
-    m.elsewhere = mem_alloc(m.tensors * sizeof *m.elsewhere);
-    weft_status st = take_nodes(&m, x);
+    graph *g = b->g; /* the model's tensors, the list's nodes */
+    const graph_nodes of_model = g->nodes;
+    const uint64_t along = g->along;
+    g->nodes = (graph_nodes){0};
+    weft_status st = take_nodes(b, x);
     if (st == WEFT_OK)
-        st = assign_copies(&m);
-    uint32_t end = m.g.nodes.n;
-    for (uint32_t i = 0; st == WEFT_OK && i < end; i++)
-        if (plan_scalar_assigned(&m.g, &m.g.nodes.at[i]))
-            plan_scalar_save(b->p, graph_tensor_at(&m.g, m.g.nodes.at[i].out[0])->name,
+        st = assign_copies(b);
+    for (uint32_t i = 0; st == WEFT_OK && i < g->nodes.n; i++)
+        if (plan_scalar_assigned(g, &g->nodes.at[i]))
+            plan_scalar_save(b->p, graph_tensor_at(g, g->nodes.at[i].out[0])->name,
                              SCALAR_OF_PLUGIN);
-    graph_number_producers(&m.g, 0);
+    graph_number_producers(g, 0);
     if (st == WEFT_OK) {
-        st = graph_propagate(&m.g, 0, &end);
+        st = graph_propagate(g, 0);
         if (st != WEFT_OK)
             err_context("list %s", x->name);
     }
-    const plan_to_list_job what = {
-        .name = pool_printf(&b->p->pool, "list %s", x->name), .find = find, .ctx = &m};
+    const plan_to_list_work work = {
+        g,
+        &g->nodes,
+        {.name = pool_printf(&b->p->pool, "list %s", x->name), .find = find, .ctx = b}};
     if (st == WEFT_OK)
-        st = plan_graph_to_list(b, l, &m.g, 0, end, &what);
-    graph_forget_producers(&m.g, m.g.nodes.at, m.g.nodes.n);
-    free(m.elsewhere);
-    free(m.g.nodes.at);
-    b->g->tensors.at = m.g.tensors.at; /* the array may have moved */
-    b->g->tensors.n = m.g.tensors.n;
-    b->g->tensors.cap = m.g.tensors.cap;
-    b->g->names = m.g.names;
-    b->g->pool = m.g.pool;
+        st = plan_graph_to_list(b, l, &work);
+    graph_forget_producers(g, g->nodes.at, g->nodes.n);
+    free(g->nodes.at);
+    g->nodes = of_model;
+    g->along = along;
     return st;
 }
 

@@ -13,19 +13,6 @@ const char *plan_rule_suffix(const graph_tensor *state)
     return strchr(state->name, '.') + 1;
 }
 
-uint32_t plan_rule_state(plan_builder *b, const graph_tensor *state)
-{
-    const char *suffix = plan_rule_suffix(state);
-    for (uint32_t i = 0; i < b->f->states.n; i++)
-        if (!strcmp(b->f->states.at[i].name, suffix))
-            return i;
-    pool *p = &b->p->pool;
-    *vec_push(&b->f->states) =
-        (plan_flat_state){pool_text(p, suffix), state->init ? pool_text(p, state->init) : NULL,
-                          state->shape.dtype, 0};
-    return b->f->states.n - 1;
-}
-
 /* The source of the assignment to `dst` among the nodes of the graph; 0: none. */
 static weft_tensor assigned(const graph *g, weft_tensor dst, uint32_t *times)
 {
@@ -64,9 +51,24 @@ uint32_t plan_rule_kind(const plan_builder *b, uint32_t interval, uint32_t group
     return interval * (1 + b->p->spec->ngroups) + group;
 }
 
-weft_status plan_rule_graph(plan_builder *b, graph *g, weft_tensor param, weft_tensor grad,
-                            weft_tensor copy, const plan_rule_key *of, weft_tensor *gate)
+static weft_tensor add(graph *g, const char *name, uint32_t kind, const weft_shape *shape,
+                       const weft_place *place)
 {
+    const weft_tensor t = graph_add(g, name, kind, shape);
+    if (place)
+        memcpy(graph_tensor_at(g, t)->place, place, sizeof graph_tensor_at(g, t)->place);
+    return t;
+}
+
+weft_status plan_rule_graph(plan_builder *b, const plan_rule_key *of, const weft_shape *shape,
+                            const weft_place *place, plan_rule_update *out)
+{
+    graph *g = &out->g;
+    graph_init(g, b->g->mesh, b->g->ops, WEFT_F32, WEFT_F32);
+    out->param = add(g, "p", WEFT_T_PARAM, shape, place);
+    out->grad = add(g, "g", WEFT_T_ACTIVATION, shape, place);
+    if (b->f->compute != b->f->master)
+        out->copy = add(g, "copy", WEFT_T_PARAM, shape, place);
     const plan_interval *some = of->interval ? &b->p->intervals.at[of->interval - 1] : NULL;
     const spec_group *group = of->group ? &b->p->spec->groups[of->group - 1] : NULL;
     const spec_plugin *rule = &b->p->spec->rule;
@@ -78,7 +80,7 @@ weft_status plan_rule_graph(plan_builder *b, graph *g, weft_tensor param, weft_t
     weft_update u = {.struct_size = sizeof u,
                      .flags = of->flags & WEFT_PARAM_MATRIX,
                      .name = "p",
-                     .param = param,
+                     .param = out->param,
                      .role = of->role};
     weft_status st = w.scalar(w.ctx, "clip", 0, &clip);
     if (st == WEFT_OK)
@@ -86,7 +88,7 @@ weft_status plan_rule_graph(plan_builder *b, graph *g, weft_tensor param, weft_t
     if (st == WEFT_OK)
         st = w.scalar(w.ctx, some ? some->count : "count", 0, &u.count);
     e.st = st;
-    u.grad = weft_op2(&e, "mul", grad, clip);
+    u.grad = weft_op2(&e, "mul", out->grad, clip);
     if (some && some->mean)
         u.grad = weft_scale(&e, u.grad, 1.0 / some->every);
     if (group && group->share != 1)
@@ -98,15 +100,15 @@ weft_status plan_rule_graph(plan_builder *b, graph *g, weft_tensor param, weft_t
         st = graph_check_return(PLUGIN_CALL(table, update, rule->c->module, conf, &w, &u),
                                 ERR_OWNER, "the rule", "update");
     if (st == WEFT_OK)
-        st = check_assigned(g, param);
+        st = check_assigned(g, out->param);
     uint32_t times;
-    if (st == WEFT_OK && copy)
-        st = w.assign(w.ctx, copy, assigned(g, param, &times), 0);
+    if (st == WEFT_OK && out->copy)
+        st = w.assign(w.ctx, out->copy, assigned(g, out->param, &times), 0);
     if (st == WEFT_OK)
-        st = w.scalar(w.ctx, "gate", 0, gate);
+        st = w.scalar(w.ctx, "gate", 0, &out->gate);
     if (st != WEFT_OK)
         err_context("update rule %s", rule->c->name);
-    return st != WEFT_OK ? st : plan_rule_scalars_take(b, g, *gate, some);
+    return st != WEFT_OK ? st : plan_rule_scalars_take(b, g, out->gate, some);
 }
 
 bool plan_rule_by_element(const plan_builder *b)
@@ -115,27 +117,36 @@ bool plan_rule_by_element(const plan_builder *b)
     return table->unit == WEFT_UNIT_ELEMENT;
 }
 
-plan_flat_slice plan_rule_region(const plan_builder *b, uint32_t from, uint64_t first,
-                                 uint32_t slice_of, uint32_t *dtype)
+uint32_t plan_rule_source(const plan_rule_update *u, weft_tensor t)
+{
+    return t == u->param  ? RULE_PARAM
+           : t == u->grad ? RULE_GRAD
+           : t == u->copy ? RULE_COPY
+                          : RULE_SCALAR;
+}
+
+plan_tensor_place plan_rule_place(const plan_builder *b, uint32_t from, uint64_t first,
+                                  uint32_t slice_of)
 {
     const plan_flat *f = b->f;
     uint64_t region = f->master;
-    uint32_t level = FLAT_STATE;
-    *dtype = WEFT_F32;
+    uint32_t level = FLAT_STATE, dtype = WEFT_F32;
     if (from >= RULE_STATE) {
         region = f->states.at[from - RULE_STATE].offset;
-        *dtype = f->states.at[from - RULE_STATE].dtype;
+        dtype = f->states.at[from - RULE_STATE].dtype;
     } else if (from == RULE_GRAD) {
         region = f->grads;
         level = FLAT_GRADS;
-        *dtype = b->g->grad_dtype;
+        dtype = b->g->grad_dtype;
     } else if (from == RULE_COPY || (from == RULE_PARAM && f->master == f->compute)) {
         region = f->compute;
         level = FLAT_PARAMS;
-        *dtype = b->g->compute;
+        dtype = b->g->compute;
     }
-    uint64_t size = weft_dtype_size(*dtype);
-    if (slice_of)
-        return plan_flat_own(f, slice_of - 1, level, region, size);
-    return (plan_flat_slice){region + plan_flat_index(f, first, level) * size, 0};
+    const uint64_t size = weft_dtype_size(dtype);
+    if (!slice_of)
+        return (plan_tensor_place){region + plan_flat_index(f, first, level) * size, 0, 0, dtype};
+    const plan_flat_slice own = plan_flat_own(f, slice_of - 1, level, region, size);
+    return (plan_tensor_place){own.at, own.shift,
+                               f->blocks.at[f->groups.at[slice_of - 1].block].axis, dtype};
 }

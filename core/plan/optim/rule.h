@@ -2,7 +2,7 @@
 #ifndef PLAN_OPTIM_RULE_H
 #define PLAN_OPTIM_RULE_H
 
-#include "plan/builder.h"
+#include "plan/optim/graph_to_list.h"
 
 struct plan_rule {
     struct update_state *update;       /* elementwise rules: update.c */
@@ -30,21 +30,30 @@ typedef struct plan_rule_key {
 uint32_t plan_rule_kinds(const plan_builder *b);
 uint32_t plan_rule_kind(const plan_builder *b, uint32_t interval, uint32_t group);
 
-/* Build the rule's update of a parameter; the nodes are added to `g`. *gate is the scalar that is 0
- * in a skipped step. WEFT_USAGE or WEFT_UNSUPPORTED names the rule. */
-weft_status plan_rule_graph(plan_builder *b, graph *g, weft_tensor param, weft_tensor grad,
-                            weft_tensor copy, const plan_rule_key *of, weft_tensor *gate);
+/* The rule's update of a parameter as a graph. */
+typedef struct plan_rule_update {
+    graph g;
+    weft_tensor param, grad;
+    weft_tensor copy; /* the compute copy; 0: the parameter is computed with */
+    weft_tensor gate; /* the scalar that is 0 in a skipped step */
+} plan_rule_update;
+
+/* Build the update of parameters of this shape, placed like this (NULL: whole). Free out->g, also
+ * after a failure. WEFT_USAGE or WEFT_UNSUPPORTED names the rule. */
+weft_status plan_rule_graph(plan_builder *b, const plan_rule_key *of, const weft_shape *shape,
+                            const weft_place *place, plan_rule_update *out);
 
 /* The suffix of a state "p.SUFFIX" of the rule. */
 const char *plan_rule_suffix(const graph_tensor *state);
 
-/* Index of a state of an elementwise rule; a new one is added. */
-uint32_t plan_rule_state(plan_builder *b, const graph_tensor *state);
+/* The region of the parameter, its gradient or its copy; RULE_SCALAR: the tensor is none of them.
+ */
+uint32_t plan_rule_source(const plan_rule_update *u, weft_tensor t);
 
 /* Address of elements from `first` on in the region RULE_...; slice_of: 1 + the group whose own
  * slice is meant, 0: unsharded. */
-plan_flat_slice plan_rule_region(const plan_builder *b, uint32_t from, uint64_t first,
-                                 uint32_t slice_of, uint32_t *dtype);
+plan_tensor_place plan_rule_place(const plan_builder *b, uint32_t from, uint64_t first,
+                                  uint32_t slice_of);
 
 /* --- rule_scalars.c: scalars that a rule assigns, once per step --- */
 

@@ -11,36 +11,33 @@
 #include "plan/optim/rule.h"
 
 #include "base/err.h"
-#include "plan/emit.h"
-#include "plan/optim/graph_to_list.h"
 #include "plan/scalar.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct rule_scalars {
     graph_fused f; /* of the first graph; nout 0: the rule assigns none */
     const char *in[WEFT_MAX_OPERANDS], *out[WEFT_MAX_OPERANDS];
-    graph *g; /* the tensors */
-    graph_node *nodes;
-    uint32_t nodes_n;
+    graph *g;          /* the tensors */
+    graph_nodes nodes; /* memory of its pool */
     weft_tensor gate;
 };
 
 /* Move the assignments to scalars out of the graph. */
-static void take_out(graph *g, graph_nodes *taken)
+static graph_nodes take_out(graph *g)
 {
+    graph_nodes taken = {.at = pool_array(&g->pool, g->nodes.n, sizeof *taken.at)};
     uint32_t kept = 0;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const graph_node n = g->nodes.at[i];
-        if (plan_scalar_assigned(g, &n)) {
-            *vec_push(taken) = n;
-            continue;
-        }
-        g->nodes.at[kept++] = n;
+        if (plan_scalar_assigned(g, &n))
+            taken.at[taken.n++] = n;
+        else
+            g->nodes.at[kept++] = n;
     }
     g->nodes.n = kept;
     graph_number_producers(g, 0);
+    return taken;
 }
 
 /* Find the tensors on which the assigned values depend [1 + tensors], and the nodes that compute
@@ -75,20 +72,19 @@ static weft_status check_parts(const graph *g, const graph_nodes *taken, const b
     return WEFT_OK;
 }
 
-/* Add the nodes that compute the assigned values, and the assignments, to `part`. */
-static weft_status add_nodes(const graph *g, const graph_nodes *taken, graph *part, const char *who)
+/* Add the nodes that compute the assigned values, and the assignments, to `out`. */
+static weft_status add_nodes(graph *g, const graph_nodes *taken, graph_nodes *out, const char *who)
 {
-    bool *part_of = mem_alloc(g->tensors.n + 1), *makes = mem_alloc(g->nodes.n + 1);
+    bool *part_of = pool_array(&g->pool, g->tensors.n + 1, sizeof *part_of);
+    bool *makes = pool_array(&g->pool, g->nodes.n, sizeof *makes);
     find_makers(g, taken, part_of, makes);
-    weft_status st = check_parts(g, taken, part_of, who);
-    for (uint32_t i = 0; st == WEFT_OK && i < g->nodes.n; i++)
+    out->at = pool_array(&g->pool, g->nodes.n + taken->n, sizeof *out->at);
+    for (uint32_t i = 0; i < g->nodes.n; i++)
         if (makes[i])
-            *vec_push(&part->nodes) = g->nodes.at[i];
-    for (uint32_t i = 0; st == WEFT_OK && i < taken->n; i++)
-        *vec_push(&part->nodes) = taken->at[i];
-    free(part_of);
-    free(makes);
-    return st;
+            out->at[out->n++] = g->nodes.at[i];
+    for (uint32_t i = 0; i < taken->n; i++)
+        out->at[out->n++] = taken->at[i];
+    return check_parts(g, taken, part_of, who);
 }
 
 static bool same(const struct rule_scalars *a, const struct rule_scalars *b)
@@ -121,22 +117,13 @@ static weft_status check_targets(const graph *g, const graph_nodes *taken, const
 static weft_status make_program(graph *g, weft_tensor gate, const char *who,
                                 struct rule_scalars *out)
 {
-    graph_nodes taken = {0};
-    take_out(g, &taken);
-    graph part = *g; /* shares the tensors */
-    memset(&part.nodes, 0, sizeof part.nodes);
+    const graph_nodes taken = take_out(g);
+    *out = (struct rule_scalars){.g = g, .gate = gate};
     weft_status st = check_targets(g, &taken, who);
     if (st == WEFT_OK && taken.n)
-        st = add_nodes(g, &taken, &part, who);
+        st = add_nodes(g, &taken, &out->nodes, who);
     if (st == WEFT_OK && taken.n)
-        st = graph_fuse(&part, 0, part.nodes.n, gate, &out->f);
-    out->g = g;
-    out->nodes_n = part.nodes.n;
-    out->nodes = pool_copy(&part.pool, part.nodes.at, part.nodes.n * sizeof *out->nodes);
-    out->gate = gate;
-    g->pool = part.pool;
-    free(part.nodes.at);
-    free(taken.at);
+        st = graph_fuse(g, &out->nodes, gate, NULL, &g->pool, &out->f);
     for (uint32_t i = 0; st == WEFT_OK && i < out->f.nin; i++)
         out->in[i] = graph_tensor_at(g, out->f.in[i])->name;
     for (uint32_t i = 0; st == WEFT_OK && i < out->f.nout; i++)
@@ -168,33 +155,14 @@ weft_status plan_rule_scalars_take(plan_builder *b, graph *g, weft_tensor gate,
     return st;
 }
 
-static bool find(void *ctx, weft_tensor t, plan_tensor_place *out)
-{
-    (void)ctx, (void)t, (void)out;
-    return false;
-}
-
-/* The assignments as several programs. */
-static weft_status assign_in_parts(plan_builder *b, plan_list *l, const struct rule_scalars *x)
-{
-    graph part = *x->g; /* shares the tensors */
-    part.nodes.at = x->nodes;
-    part.nodes.n = x->nodes_n;
-    const weft_status st = plan_graph_to_list(
-        b, l, &part, 0, part.nodes.n,
-        &(plan_to_list_job){.name = "scalars of the rule", .gate = x->gate, .find = find});
-    x->g->pool = part.pool;
-    return st;
-}
-
 weft_status plan_rule_scalars_assign(plan_builder *b, plan_list *l)
 {
     const struct rule_scalars *x = b->rule->rule_scalars;
     if (!x || !x->f.nout)
         return WEFT_OK;
-    const weft_status st = graph_fused_fits(&x->f) ? plan_emit_scalars(b->p, l, x->g, &x->f,
-                                                                       "scalars of the rule", NULL)
-                                                   : assign_in_parts(b, l, x);
+    const plan_to_list_work work = {
+        x->g, &x->nodes, {.name = "scalars of the rule", .gate = x->gate, .absolute = true}};
+    const weft_status st = plan_graph_to_list(b, l, &work);
     for (uint32_t i = 0; i < x->f.nout; i++)
         plan_scalar_save(b->p, x->out[i], SCALAR_OF_PLUGIN);
     return st;

@@ -5,7 +5,6 @@
  * then a temporary; values of one element come first, in programs of their own. */
 #include "plan/optim/graph_to_list.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* An assignment of bytes or whole numbers, which no elementwise op computes with. */
@@ -73,13 +72,8 @@ static void find_readers(cutting *c)
 weft_status plan_runs_fuse(plan_to_list *s, uint32_t first, uint32_t end, pool *memory,
                            graph_fused *out)
 {
-    graph part = *s->g; /* the same tensors, the nodes of the run */
-    part.nodes.at = &s->order.at[first];
-    part.nodes.n = end - first;
-    part.pool = *memory;
-    const weft_status st = graph_fuse_wanted(&part, 0, end - first, s->job->gate, s->wanted, out);
-    *memory = part.pool;
-    return st;
+    const graph_nodes run = {&s->order.at[first], end - first, 0};
+    return graph_fuse(s->g, &run, s->job->gate, s->wanted, memory, out);
 }
 
 /* Whether nodes [first, end) are one program. */
@@ -104,7 +98,7 @@ static bool is_single(const cutting *c, uint32_t i)
 /* Move the ops on single values before the others: they depend on each other alone. */
 static void singles_first(cutting *c, uint32_t first, uint32_t end)
 {
-    graph_node *rest = mem_alloc((end - first) * sizeof *rest);
+    graph_node *rest = pool_array(c->s->memory, end - first, sizeof *rest);
     uint32_t n = 0;
     for (uint32_t i = first; i < end; i++)
         if (is_single(c, i))
@@ -112,7 +106,6 @@ static void singles_first(cutting *c, uint32_t first, uint32_t end)
         else
             rest[n++] = c->s->order.at[i];
     memcpy(&c->s->order.at[first], rest, n * sizeof *rest);
-    free(rest);
     find_readers(c);
 }
 
@@ -171,15 +164,14 @@ static void cut_long_runs(cutting *c)
 void plan_runs_divide(plan_to_list *s)
 {
     const size_t tensors = s->g->tensors.n + 1;
-    cutting c = {s, mem_alloc(tensors * sizeof *c.reader), mem_alloc(tensors * sizeof *c.met)};
-    s->run_of = mem_alloc(s->order.n * sizeof *s->run_of + 1);
+    cutting c = {s, pool_array(s->memory, tensors, sizeof *c.reader),
+                 pool_array(s->memory, tensors, sizeof *c.met)};
+    s->run_of = pool_array(s->memory, s->order.n, sizeof *s->run_of);
     join(s);
     find_readers(&c);
     cut_long_runs(&c);
     for (weft_tensor t = 1; t <= s->g->tensors.n; t++)
         s->last[t] = c.reader[t] ? 1 + s->run_of[c.reader[t] - 1] : 0;
-    free(c.reader);
-    free(c.met);
     for (uint32_t i = 0; i < s->order.n; i++)
         for (uint32_t k = 0; k < s->order.at[i].nout && !s->order.at[i].assign; k++)
             s->wanted[s->order.at[i].out[k]] = s->last[s->order.at[i].out[k]] > s->run_of[i] + 1;

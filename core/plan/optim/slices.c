@@ -129,9 +129,9 @@ static weft_tensor as_whole(slicer *x, weft_tensor t)
 
 /* --- which tensors are needed whole --- */
 
-static void find_wanted(slicer *x, uint32_t end)
+static void find_wanted(slicer *x)
 {
-    for (uint32_t i = end; i-- > 0;) {
+    for (uint32_t i = x->g->nodes.n; i-- > 0;) {
         const graph_node *n = &x->g->nodes.at[i];
         const bool all = n->assign ? !x->slice[n->out[0]]
                                    : (!elementwise(n) && !sums_squares(n)) ||
@@ -254,14 +254,15 @@ static void find_flat(slicer *x, weft_tensor param)
 }
 
 weft_status plan_slices_apply(graph *g, weft_tensor param, const plan_slices *how,
-                              const bool *sliced, uint32_t *end)
+                              const bool *sliced)
 {
     const uint32_t tensors = g->tensors.n + 1;
-    slicer x = {.g = g, .how = how};
-    x.slice = mem_alloc(tensors * sizeof *x.slice);
-    x.whole = mem_alloc(tensors * sizeof *x.whole);
-    x.was = mem_alloc(tensors * sizeof *x.was);
-    x.wanted = mem_alloc(tensors * sizeof *x.wanted);
+    slicer x = {.g = g,
+                .how = how,
+                .slice = pool_array(&g->pool, tensors, sizeof *x.slice),
+                .whole = pool_array(&g->pool, tensors, sizeof *x.whole),
+                .was = pool_array(&g->pool, tensors, sizeof *x.was),
+                .wanted = pool_array(&g->pool, tensors, sizeof *x.wanted)};
     find_flat(&x, param);
     for (weft_tensor t = 1; t < tensors; t++) {
         x.was[t] = *graph_tensor_at(g, t);
@@ -273,19 +274,13 @@ weft_status plan_slices_apply(graph *g, weft_tensor param, const plan_slices *ho
     for (weft_tensor t = 1; t < tensors; t++)
         if (sliced[t])
             to_slice(&x, t);
-    find_wanted(&x, *end);
+    find_wanted(&x);
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0; st == WEFT_OK && i < *end; i++)
+    for (uint32_t i = 0; st == WEFT_OK && i < g->nodes.n; i++)
         st = take(&x, &g->nodes.at[i]);
-    if (st == WEFT_OK) {
+    if (st == WEFT_OK)
         graph_take_nodes(g, &x.nodes);
-        *end = g->nodes.n;
-    } else {
+    else
         free(x.nodes.at);
-    }
-    free(x.slice);
-    free(x.whole);
-    free(x.was);
-    free(x.wanted);
     return st;
 }

@@ -18,11 +18,10 @@ typedef struct plan_slices {
     uint64_t count;
 } plan_slices;
 
-/* Rewrite the nodes of a rule's graph, whose placements over the other mesh axes are propagated;
- * *end is their number. sliced[t]: the tensor's memory has only the own slice: the parameter, its
- * gradient and copy, states with all of its axes. WEFT_INTERNAL if a slice is taken of what has
- * another size. */
+/* Rewrite the nodes of a rule's graph, whose placements over the other mesh axes are propagated.
+ * sliced[t]: the tensor's memory has only the own slice: the parameter, its gradient and copy,
+ * states with all of its axes. WEFT_INTERNAL if a slice is taken of what has another size. */
 weft_status plan_slices_apply(graph *g, weft_tensor param, const plan_slices *how,
-                              const bool *sliced, uint32_t *end);
+                              const bool *sliced);
 
 #endif

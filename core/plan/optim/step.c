@@ -7,7 +7,7 @@
 #include "plan/optim/optim.h"
 
 #include "plan/emit.h"
-#include "plan/lower/zero_schedule.h"
+#include "plan/lower/walk.h"
 #include "plan/optim/rule.h"
 #include "plan/scalar.h"
 
@@ -159,14 +159,29 @@ static void begin_scalars(const plan_builder *b, scalars *s)
     s->e.b = &s->w;
 }
 
+static weft_status emit_program(plan *p, plan_list *l, const graph *g, const graph_fused *f,
+                                const char *name)
+{
+    weft_operand io[2 * WEFT_MAX_OPERANDS] = {{0}};
+    plan_ref refs[2 * WEFT_MAX_OPERANDS];
+    for (uint32_t i = 0; i < f->nin + f->nout; i++) {
+        const graph_tensor *t = graph_tensor_at(g, i < f->nin ? f->in[i] : f->out[i - f->nin]);
+        io[i].dtype = WEFT_F32;
+        refs[i] = (plan_ref){BASE_ABSOLUTE, 0, plan_scalar_offset(p, t->name, 0)};
+    }
+    const weft_opspec op = plan_program_spec(&f->program, f->nin, f->nout, io);
+    return plan_emit_op(p, l, &op,
+                        &(plan_emission){.segment = "scalars", .name = name, .refs = refs});
+}
+
 /* Emit the graph as one program, and free it. */
 static weft_status end_scalars(plan_builder *b, plan_list *l, scalars *s, const char *name)
 {
     graph_fused f;
     if (s->e.st == WEFT_OK)
-        s->e.st = graph_fuse(&s->g, 0, s->g.nodes.n, 0, &f);
+        s->e.st = graph_fuse(&s->g, &s->g.nodes, 0, NULL, &s->g.pool, &f);
     if (s->e.st == WEFT_OK)
-        s->e.st = plan_emit_scalars(b->p, l, &s->g, &f, "scalars", name);
+        s->e.st = emit_program(b->p, l, &s->g, &f, name);
     graph_free(&s->g);
     return s->e.st;
 }

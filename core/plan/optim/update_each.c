@@ -10,8 +10,7 @@
 #include "plan/optim/optim.h"
 
 #include "base/err.h"
-#include "plan/lower/zero_schedule.h"
-#include "plan/optim/graph_to_list.h"
+#include "plan/lower/walk.h"
 #include "plan/optim/rule.h"
 #include "plan/optim/slices.h"
 
@@ -19,14 +18,13 @@
 #include <string.h>
 
 typedef struct param_class { /* parameters that share a graph */
-    graph g;
-    weft_tensor param, grad, copy, gate;
+    plan_rule_update u;
     weft_shape shape;
     weft_place place[WEFT_MAX_MESH];
     plan_slices how; /* count 0: whole */
     plan_rule_key of;
-    uint32_t end;
-    VEC(weft_tensor) states;
+    weft_tensor *states; /* [nstates] */
+    uint32_t nstates;
 } param_class;
 
 struct each_state {
@@ -51,18 +49,11 @@ static bool same_kind(const plan_rule_key *a, const plan_rule_key *b)
            (a->role && b->role ? !strcmp(a->role, b->role) : !a->role && !b->role);
 }
 
-static weft_tensor add(param_class *k, const char *name, uint32_t kind)
-{
-    weft_tensor t = graph_add(&k->g, name, kind, &k->shape);
-    memcpy(graph_tensor_at(&k->g, t)->place, k->place, sizeof k->place);
-    return t;
-}
-
 /* A state is split where its parameter's axis of the same name is. Only the first axis of several
  * elements may be split unevenly, so that padding comes last in memory. */
 static weft_status place_state(const param_class *k, graph_tensor *x)
 {
-    const graph_mesh *m = k->g.mesh;
+    const graph_mesh *m = k->u.g.mesh;
     for (uint32_t a = 0; a < m->n; a++) {
         x->place[a] = k->place[a].kind == WEFT_SPLIT ? (weft_place){0} : k->place[a];
         for (uint32_t i = 0; k->place[a].kind == WEFT_SPLIT && i < x->shape.rank; i++)
@@ -92,35 +83,28 @@ static weft_status place_state(const param_class *k, graph_tensor *x)
 /* Change the graph into one over slices. */
 static weft_status slice(param_class *k)
 {
-    bool *sliced = mem_alloc(k->g.tensors.n + 1);
-    for (weft_tensor t = 1; t <= k->g.tensors.n; t++) {
-        const graph_tensor *x = graph_tensor_at(&k->g, t);
-        sliced[t] = t == k->param || t == k->grad || (k->copy && t == k->copy) ||
+    bool *sliced = pool_array(&k->u.g.pool, k->u.g.tensors.n + 1, sizeof *sliced);
+    for (weft_tensor t = 1; t <= k->u.g.tensors.n; t++) {
+        const graph_tensor *x = graph_tensor_at(&k->u.g, t);
+        sliced[t] = plan_rule_source(&k->u, t) != RULE_SCALAR ||
                     (x->kind == WEFT_T_STATE && x->full && x->shape.rank);
     }
-    weft_status st = plan_slices_apply(&k->g, k->param, &k->how, sliced, &k->end);
-    free(sliced);
-    return st;
+    return plan_slices_apply(&k->u.g, k->u.param, &k->how, sliced);
 }
 
 static weft_status make(plan_builder *b, param_class *k)
 {
-    graph_init(&k->g, b->g->mesh, b->g->ops, WEFT_F32, WEFT_F32);
-    k->param = add(k, "p", WEFT_T_PARAM);
-    k->grad = add(k, "g", WEFT_T_ACTIVATION);
-    if (b->f->compute != b->f->master)
-        k->copy = add(k, "copy", WEFT_T_PARAM);
-    weft_status st = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, &k->of, &k->gate);
-    for (weft_tensor t = 1; st == WEFT_OK && t <= k->g.tensors.n; t++) {
-        graph_tensor *x = graph_tensor_at(&k->g, t);
+    weft_status st = plan_rule_graph(b, &k->of, &k->shape, k->place, &k->u);
+    k->states = pool_array(&k->u.g.pool, k->u.g.tensors.n, sizeof *k->states);
+    for (weft_tensor t = 1; st == WEFT_OK && t <= k->u.g.tensors.n; t++) {
+        graph_tensor *x = graph_tensor_at(&k->u.g, t);
         if (x->kind != WEFT_T_STATE)
             continue;
-        *vec_push(&k->states) = t;
+        k->states[k->nstates++] = t;
         st = place_state(k, x);
     }
-    k->end = k->g.nodes.n;
     if (st == WEFT_OK)
-        st = graph_propagate(&k->g, 0, &k->end);
+        st = graph_propagate(&k->u.g, 0);
     return st == WEFT_OK && k->how.count ? slice(k) : st;
 }
 
@@ -129,15 +113,15 @@ static void add_states(plan_builder *b, const param_class *k, uint32_t i)
 {
     pool *p = &b->p->pool;
     b->rule->each->states[i] = b->f->own_states.n;
-    for (uint32_t n = 0; n < k->states.n; n++) {
-        const graph_tensor *x = graph_tensor_at(&k->g, k->states.at[n]);
+    for (uint32_t n = 0; n < k->nstates; n++) {
+        const graph_tensor *x = graph_tensor_at(&k->u.g, k->states[n]);
         plan_own_state *s = vec_push(&b->f->own_states);
         *s = (plan_own_state){.name = pool_text(p, plan_rule_suffix(x)),
                               .init = x->init ? pool_text(p, x->init) : NULL,
                               .param = i,
                               .sliced = k->how.count && x->full && x->shape.rank,
                               .whole = x->shape,
-                              .elements = graph_local_elements(&k->g, k->states.at[n])};
+                              .elements = graph_local_elements(&k->u.g, k->states[n])};
         memcpy(s->place, x->place, sizeof s->place);
         if (s->sliced) {
             s->whole = k->shape;
@@ -168,7 +152,7 @@ weft_status plan_each_prepare(plan_builder *b)
         }
         weft_status st = WEFT_OK;
         if (!e->of[i]) {
-            param_class *fresh = mem_alloc(sizeof *fresh);
+            param_class *fresh = pool_alloc(&b->p->pool, sizeof *fresh);
             *fresh = like;
             *vec_push(&e->classes) = e->of[i] = fresh;
             st = make(b, fresh);
@@ -192,9 +176,9 @@ static bool find_own_state(const finding *f, weft_tensor t, plan_tensor_place *o
 {
     const plan_flat *all = f->b->f;
     const uint32_t param = (uint32_t)(f->p - all->params.at);
-    for (uint32_t i = 0; i < f->k->states.n; i++) {
+    for (uint32_t i = 0; i < f->k->nstates; i++) {
         const plan_own_state *s = &all->own_states.at[f->b->rule->each->states[param] + i];
-        if (f->k->states.at[i] == t)
+        if (f->k->states[i] == t)
             *out = (plan_tensor_place){.at = s->offset, .dtype = s->whole.dtype};
     }
     return true;
@@ -203,41 +187,32 @@ static bool find_own_state(const finding *f, weft_tensor t, plan_tensor_place *o
 static bool find(void *ctx, weft_tensor t, plan_tensor_place *out)
 {
     const finding *f = ctx;
-    uint32_t from;
-    if (graph_tensor_at(&f->k->g, t)->kind == WEFT_T_STATE)
+    const uint32_t from = plan_rule_source(&f->k->u, t);
+    if (graph_tensor_at(&f->k->u.g, t)->kind == WEFT_T_STATE)
         return find_own_state(f, t, out);
-    if (t == f->k->param)
-        from = RULE_PARAM;
-    else if (t == f->k->grad)
-        from = RULE_GRAD;
-    else if (f->k->copy && t == f->k->copy)
-        from = RULE_COPY;
-    else
-        return false;
-    const plan_flat_block *k = &f->b->f->blocks.at[f->p->block];
-    plan_flat_slice at =
-        plan_rule_region(f->b, from, f->p->first, k->level ? 1 + f->p->group : 0, &out->dtype);
-    out->at = at.at;
-    out->shift = at.shift;
-    out->axis = k->axis;
-    return true;
+    const bool sharded = f->b->f->blocks.at[f->p->block].level;
+    if (from != RULE_SCALAR)
+        *out = plan_rule_place(f->b, from, f->p->first, sharded ? 1 + f->p->group : 0);
+    return from != RULE_SCALAR;
 }
 
 weft_status plan_each_updates(plan_builder *b, plan_list *l)
 {
     const uint32_t n = b->f->params.n;
-    plan_to_list_work *w = mem_alloc(n * sizeof *w + 1);
-    finding *f = mem_alloc(n * sizeof *f + 1);
+    plan_to_list_work *w = pool_array(&b->g->pool, n, sizeof *w);
+    finding *f = pool_array(&b->g->pool, n, sizeof *f);
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < n; i++) { /* in reverse order */
         const plan_flat_param *p = &b->f->params.at[n - 1 - i];
         param_class *k = b->rule->each->of[n - 1 - i];
         f[i] = (finding){b, k, p};
-        w[i] = (plan_to_list_work){
-            &k->g,
-            0,
-            k->end,
-            {pool_printf(&b->p->pool, "update %s", p->name), k->gate, find, &f[i], p->name}};
+        w[i] = (plan_to_list_work){&k->u.g,
+                                   &k->u.g.nodes,
+                                   {.name = pool_printf(&b->p->pool, "update %s", p->name),
+                                    .gate = k->u.gate,
+                                    .find = find,
+                                    .ctx = &f[i],
+                                    .param = p->name}};
     }
     for (uint32_t i = 0, done; st == WEFT_OK && i < n; i += done) {
         uint32_t alike = 1;
@@ -250,18 +225,13 @@ weft_status plan_each_updates(plan_builder *b, plan_list *l)
             if (b->f->blocks.at[f[k].p->block].level)
                 st = plan_zero_updated(b, l, f[k].p->group);
     }
-    free(w);
-    free(f);
     return st;
 }
 
 void plan_each_free(plan_builder *b)
 {
-    for (uint32_t i = 0; b->rule->each && i < b->rule->each->classes.n; i++) {
-        graph_free(&b->rule->each->classes.at[i]->g);
-        free(b->rule->each->classes.at[i]->states.at);
-        free(b->rule->each->classes.at[i]);
-    }
+    for (uint32_t i = 0; b->rule->each && i < b->rule->each->classes.n; i++)
+        graph_free(&b->rule->each->classes.at[i]->u.g);
     if (b->rule->each)
         free(b->rule->each->classes.at);
 }

@@ -18,13 +18,11 @@
 
 static weft_status build(plan_builder *b, int64_t rows)
 {
-    const plan_graph_sizes size = {1, rows, 1};
-    weft_status st = plan_graph_build(b, b->g, &size, WEFT_MODEL_LOGITS, &b->result);
+    weft_status st = plan_graph_build(b, WEFT_MODEL_LOGITS, 1, rows, 1);
     if (st == WEFT_OK && rows > 1)
         st = graph_cached_check(b->g, rows);
-    uint32_t end = b->g->nodes.n;
     if (st == WEFT_OK)
-        st = graph_propagate(b->g, 0, &end);
+        st = graph_propagate(b->g, 0);
     return st == WEFT_OK ? graph_cached_make(b->g, b->p->spec->sequence) : st;
 }
 
@@ -65,20 +63,15 @@ weft_status plan_pass_prompt_list(plan_builder *b)
 weft_status plan_pass_decode(plan_builder *b)
 {
     graph_free(b->g);
-    plan_liveness_free(&b->live);
     return build(b, 1);
 }
 
 weft_status plan_pass_decode_list(plan_builder *b)
 {
-    plan_logits capacity;
     b->p->eval.name = "decode";
     b->live.result = b->result;
     plan_liveness_find(b);
-    weft_status st = plan_logits_capacity(b, &capacity);
-    if (st == WEFT_OK)
-        st = plan_micro_batches(b, &b->p->eval, false, 1);
-    return st == WEFT_OK ? plan_logits_share(b, &b->p->eval, &capacity) : st;
+    return plan_pass_logits_list(b);
 }
 
 /* --- logits, whole on every rank --- */
@@ -106,82 +99,71 @@ static weft_status check_places(const plan_builder *b)
     return WEFT_OK;
 }
 
-weft_status plan_logits_capacity(plan_builder *b, plan_logits *capacity)
+/* Take memory for the logits of all ranks, where this one gathers or receives them: at *out in the
+ * zone. At most one axis splits them. */
+static weft_status take_place(plan_builder *b, uint64_t *out)
 {
-    const uint64_t size = weft_dtype_size(b->p->spec->compute);
     const bool here = plan_stage_here(b->stages, graph_tensor_at(b->g, b->result)->block);
     uint64_t n = graph_local_elements(b->g, b->result);
-    *capacity = (plan_logits){0};
-    weft_status st = check_places(b);
-    for (uint32_t a = 0; st == WEFT_OK && a < b->p->spec->mesh.n; a++) {
-        if (!gathers(b, a))
-            continue;
-        n *= b->p->spec->mesh.size[a];
-        if (here)
-            capacity->part[a] = 1 + plan_space_take(&b->zones.activations, n * size);
+    bool split = false;
+    for (uint32_t a = 0; a < b->p->spec->mesh.n; a++) {
+        split |= gathers(b, a);
+        n *= gathers(b, a) ? b->p->spec->mesh.size[a] : 1;
     }
-    if (st == WEFT_OK && !here)
-        capacity->sent = 1 + plan_space_take(&b->zones.activations, n * size);
+    weft_status st = check_places(b);
+    if (st == WEFT_OK && (split || !here))
+        *out = plan_space_take(&b->zones.activations, n * weft_dtype_size(b->p->spec->compute));
     return st;
 }
 
-static weft_status gather(plan_builder *b, plan_list *l, uint32_t a, uint64_t *n, uint64_t to)
+/* A collective of `count` logits, from where they are to `to`. */
+static weft_status share(plan_builder *b, uint32_t kind, uint32_t a, uint64_t count, uint64_t to,
+                         uint32_t root)
 {
     plan *p = b->p;
-    plan_collective c = {.kind = WEFT_ALL_GATHER,
-                         .channel = plan_channel_number(p, "logits", a),
-                         .dtype = b->p->spec->compute,
-                         .name = "all-gather of logits",
-                         .in = p->logits,
-                         .out = to};
-    *n *= b->p->spec->mesh.size[a];
-    c.count = *n;
+    const plan_collective c = {.kind = kind,
+                               .redop = kind == WEFT_ALL_REDUCE ? WEFT_SUM : 0,
+                               .channel = plan_channel_number(p, "logits", a),
+                               .dtype = p->spec->compute,
+                               .name = pool_printf(&p->pool, "%s of logits", sched_kind_name(kind)),
+                               .in = p->logits,
+                               .out = to,
+                               .count = count,
+                               .root = root};
     p->logits = to;
-    return plan_emit_collective(b, l, &c, 0);
+    return plan_emit_collective(b, &p->eval, &c, 0);
 }
 
-static weft_status complete(plan_builder *b, plan_list *l, uint32_t a, uint64_t n)
+/* Gather the logits where they are split, and send them to the other stages. */
+static weft_status share_logits(plan_builder *b, uint64_t to)
 {
-    const plan_collective c = {.kind = WEFT_ALL_REDUCE,
-                               .redop = WEFT_SUM,
-                               .channel = plan_channel_number(b->p, "logits", a),
-                               .dtype = b->p->spec->compute,
-                               .name = "all-reduce of logits",
-                               .in = b->p->logits,
-                               .out = b->p->logits,
-                               .count = n};
-    return plan_emit_collective(b, l, &c, 0);
-}
-
-weft_status plan_logits_share(plan_builder *b, plan_list *l, const plan_logits *capacity)
-{
+    plan *p = b->p;
     const graph_tensor *t = graph_tensor_at(b->g, b->result);
     const struct plan_stage_map *stages = b->stages;
     const bool here = plan_stage_here(stages, t->block);
     uint64_t n = graph_local_elements(b->g, b->result);
     weft_status st = WEFT_OK;
-    for (uint32_t a = 0; st == WEFT_OK && a < b->p->spec->mesh.n; a++) {
-        if (!gathers(b, a) && t->place[a].kind != WEFT_PARTIAL_SUM)
-            continue;
-        if (here && !gathers(b, a))
-            st = complete(b, l, a, n);
-        else if (here)
-            st = gather(b, l, a, &n, b->zones.zone + capacity->part[a] - 1);
-        else if (gathers(b, a))
-            n *= b->p->spec->mesh.size[a];
+    for (uint32_t a = 0; st == WEFT_OK && a < p->spec->mesh.n; a++) {
+        const bool split = gathers(b, a);
+        n *= split ? p->spec->mesh.size[a] : 1;
+        if (here && split)
+            st = share(b, WEFT_ALL_GATHER, a, n, b->zones.zone + to, 0);
+        else if (here && t->place[a].kind == WEFT_PARTIAL_SUM)
+            st = share(b, WEFT_ALL_REDUCE, a, n, p->logits, 0);
     }
     if (st != WEFT_OK || stages->axis < 0)
         return st;
     if (!here)
-        b->p->logits = b->zones.zone + capacity->sent - 1;
-    const plan_collective c = {.kind = WEFT_BROADCAST,
-                               .channel =
-                                   plan_channel_number(b->p, "logits", (uint32_t)stages->axis),
-                               .dtype = b->p->spec->compute,
-                               .name = "broadcast of logits",
-                               .in = b->p->logits,
-                               .out = b->p->logits,
-                               .count = n,
-                               .root = plan_stage_of(stages, t->block)};
-    return plan_emit_collective(b, l, &c, 0);
+        p->logits = b->zones.zone + to;
+    return share(b, WEFT_BROADCAST, (uint32_t)stages->axis, n, p->logits,
+                 plan_stage_of(stages, t->block));
+}
+
+weft_status plan_pass_logits_list(plan_builder *b)
+{
+    uint64_t to = 0;
+    weft_status st = take_place(b, &to);
+    if (st == WEFT_OK)
+        st = plan_micro_batches(b, &b->p->eval, false, 1);
+    return st == WEFT_OK ? share_logits(b, to) : st;
 }

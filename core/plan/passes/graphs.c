@@ -60,25 +60,14 @@ weft_status plan_pass_check_axes(const plan_builder *b)
     return WEFT_OK;
 }
 
-weft_status plan_graph_build(plan_builder *b, graph *g, const plan_graph_sizes *size, uint32_t want,
-                             weft_tensor *result)
+weft_status plan_graph_build(plan_builder *b, uint32_t want, uint32_t dp_size, int64_t rows,
+                             double average)
 {
     spec s = *b->p->spec;
-    s.sequence = size->rows;
-    graph_init(g, &b->p->spec->mesh, graph_ops_of(s.host), s.compute, s.grad_dtype);
-    weft_status st = plan_model_build(g, &s, size->dp_size, size->average, want, &b->built, result);
-    if (st != WEFT_OK)
-        return st;
-    b->edits->g = g;
-    return plan_edits_run(b->edits, WEFT_PHASE_SPLIT);
-}
-
-/* The graph of a micro-batch, placed from its first node on. */
-static weft_status forward_graph(plan_builder *b, graph *g, uint32_t dp_size, uint32_t want,
-                                 double batch, weft_tensor *result)
-{
-    return plan_graph_build(b, g, &(plan_graph_sizes){dp_size, b->p->spec->sequence, batch}, want,
-                            result);
+    s.sequence = rows;
+    graph_init(b->g, &b->p->spec->mesh, graph_ops_of(s.host), s.compute, s.grad_dtype);
+    weft_status st = plan_model_build(b->g, &s, dp_size, average, want, &b->built, &b->result);
+    return st == WEFT_OK ? plan_edits_run(b->edits, WEFT_PHASE_SPLIT) : st;
 }
 
 static weft_status check_batch(const spec *s, uint32_t dp_size)
@@ -98,13 +87,11 @@ static weft_status check_batch(const spec *s, uint32_t dp_size)
 /* Which of the axes without a flag split the batch, as a graph shows it. */
 static weft_status probe_axes(plan_builder *b, uint64_t *batch)
 {
-    graph probe;
-    weft_tensor loss;
-    weft_status st = forward_graph(b, &probe, b->p->spec->ranks, WEFT_MODEL_TRAIN, 1, &loss);
+    const spec *s = b->p->spec;
+    weft_status st = plan_graph_build(b, WEFT_MODEL_TRAIN, s->ranks, s->sequence, 1);
     if (st == WEFT_OK)
-        *batch |= split_axes(&probe) & b->p->spec->undeclared_axes;
-    graph_free(&probe);
-    b->edits->g = NULL;
+        *batch |= split_axes(b->g) & s->undeclared_axes;
+    graph_free(b->g);
     return st;
 }
 
@@ -126,8 +113,8 @@ weft_status plan_pass_dp_size(plan_builder *b)
     return st;
 }
 
-/* Add the loss of a micro-batch to the scalar that sums over the step. */
-static weft_status sum_loss(graph *g, weft_tensor loss)
+/* Add the loss of a micro-batch to the scalar that sums over the step, and place the graph. */
+static weft_status place_with_loss(graph *g, weft_tensor loss)
 {
     weft_builder b = graph_builder(g);
     weft_tensor sum, out;
@@ -139,17 +126,15 @@ static weft_status sum_loss(graph *g, weft_tensor loss)
         return st;
     g->nodes.at[g->nodes.n - 1].out[0] = sum;
     graph_tensor_at(g, sum)->sum = true;
-    return WEFT_OK;
+    return graph_propagate(g, 0);
 }
 
 weft_status plan_pass_forward(plan_builder *b)
 {
-    weft_status st = forward_graph(b, b->g, b->p->dp_size, WEFT_MODEL_TRAIN,
-                                   (double)b->p->spec->batch, &b->result);
-    if (st == WEFT_OK)
-        st = sum_loss(b->g, b->result);
-    uint32_t end = b->g->nodes.n;
-    return st == WEFT_OK ? graph_propagate(b->g, 0, &end) : st;
+    const spec *s = b->p->spec;
+    weft_status st =
+        plan_graph_build(b, WEFT_MODEL_TRAIN, b->p->dp_size, s->sequence, (double)s->batch);
+    return st == WEFT_OK ? place_with_loss(b->g, b->result) : st;
 }
 
 /* The mesh axes over which the loss is a partial sum. */
@@ -164,9 +149,8 @@ weft_status plan_pass_backward(plan_builder *b)
 {
     const uint32_t forward = b->g->nodes.n;
     weft_status st = graph_backward(b->g, b->result);
-    uint32_t end = b->g->nodes.n;
     if (st == WEFT_OK)
-        st = graph_propagate(b->g, forward, &end);
+        st = graph_propagate(b->g, forward);
     if (st == WEFT_OK)
         note_loss_axes(b);
     return st;
@@ -174,27 +158,24 @@ weft_status plan_pass_backward(plan_builder *b)
 
 weft_status plan_pass_eval(plan_builder *b)
 {
-    const double batch = (double)b->p->spec->micro_batch * b->p->dp_size;
+    const spec *s = b->p->spec;
     graph_free(b->g);
-    plan_liveness_free(&b->live);
-    weft_status st = forward_graph(b, b->g, b->p->dp_size, WEFT_MODEL_EVAL, batch, &b->result);
+    weft_status st = plan_graph_build(b, WEFT_MODEL_EVAL, b->p->dp_size, s->sequence,
+                                      (double)s->micro_batch * b->p->dp_size);
     if (st == WEFT_OK)
         st = plan_pass_check_axes(b);
     if (st == WEFT_OK)
-        st = sum_loss(b->g, b->result);
-    uint32_t end = b->g->nodes.n;
-    if (st == WEFT_OK)
-        st = graph_propagate(b->g, 0, &end);
-    if (st == WEFT_OK && b->p->spec->want == SPEC_EVAL)
+        st = place_with_loss(b->g, b->result);
+    if (st == WEFT_OK && s->want == SPEC_EVAL)
         note_loss_axes(b);
     return st;
 }
 
 weft_status plan_pass_logits(plan_builder *b)
 {
-    const double batch = (double)b->p->spec->micro_batch * b->p->dp_size;
-    weft_status st = forward_graph(b, b->g, b->p->dp_size, WEFT_MODEL_LOGITS, batch, &b->result);
-    uint32_t end = b->g->nodes.n;
+    const spec *s = b->p->spec;
+    weft_status st = plan_graph_build(b, WEFT_MODEL_LOGITS, b->p->dp_size, s->sequence,
+                                      (double)s->micro_batch * b->p->dp_size);
     b->live.result = b->result;
-    return st == WEFT_OK ? graph_propagate(b->g, 0, &end) : st;
+    return st == WEFT_OK ? graph_propagate(b->g, 0) : st;
 }

@@ -9,16 +9,11 @@
 
 /* --- graphs.c --- */
 
-typedef struct plan_graph_sizes {
-    uint32_t dp_size; /* data-parallel ranks */
-    int64_t rows;     /* of a sample */
-    double average;   /* samples over which the loss is averaged */
-} plan_graph_sizes;
-
-/* Build the forward graph of one micro-batch of all data-parallel ranks, split by the strategies.
- * `want` as the family takes it. Free *g also after a failure. */
-weft_status plan_graph_build(plan_builder *b, graph *g, const plan_graph_sizes *size, uint32_t want,
-                             weft_tensor *result);
+/* Build the forward graph of one micro-batch of `dp_size` ranks, split by the strategies: b->g,
+ * which is empty, and b->result. `rows` of a sample; the loss is averaged over `average` samples;
+ * `want` as the family takes it. */
+weft_status plan_graph_build(plan_builder *b, uint32_t want, uint32_t dp_size, int64_t rows,
+                             double average);
 
 weft_status plan_pass_dp_size(plan_builder *b); /* number of data-parallel ranks */
 weft_status plan_pass_forward(plan_builder *b); /* of training, and its gradients */
@@ -36,15 +31,9 @@ weft_status plan_pass_prompt(plan_builder *b);      /* graph of a chunk of a pro
 weft_status plan_pass_caches(plan_builder *b);      /* places the caches in the arena */
 weft_status plan_pass_prompt_list(plan_builder *b); /* without what only makes logits */
 weft_status plan_pass_decode(plan_builder *b);      /* graph of one row */
-weft_status plan_pass_decode_list(plan_builder *b); /* leaves its logits, whole, on every rank */
+weft_status plan_pass_decode_list(plan_builder *b);
 
-/* After a forward list: gathers the logits of its last row where they are split, and sends them to
- * the other stages. `capacity` as plan_logits_capacity() has taken it before the list. */
-typedef struct plan_logits {
-    uint64_t part[WEFT_MAX_MESH]; /* [mesh axis] 1 + offset of what is gathered over it; 0: none */
-    uint64_t sent;                /* 1 + offset of what other stages receive; 0: none */
-} plan_logits;
-weft_status plan_logits_capacity(plan_builder *b, plan_logits *capacity);
-weft_status plan_logits_share(plan_builder *b, plan_list *l, const plan_logits *capacity);
+/* The forward of one sequence or row as a list, which leaves its logits, whole, on every rank. */
+weft_status plan_pass_logits_list(plan_builder *b);
 
 #endif

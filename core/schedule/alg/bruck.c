@@ -74,11 +74,10 @@ static void emit(sched_writer *w)
         all_to_all(w);
 }
 
-static void terms(const sched_request *r, sched_terms *out)
+static double terms(sched_writer *w, sched_traffic *t)
 {
-    sched_writer w = sched_writer_begin(r, &sched_bruck);
-    sched_traffic *t = sched_traffic_begin(r);
-    uint64_t n = r->ranks, part = w.bytes / n;
+    const sched_request *r = w->r;
+    uint64_t n = r->ranks, part = w->bytes / n;
     for (uint64_t distance = 1; distance < n; distance *= 2) {
         uint64_t over = n % (2 * distance),
                  gathered = distance < n - distance ? distance : n - distance;
@@ -93,7 +92,7 @@ static void terms(const sched_request *r, sched_terms *out)
         sched_traffic_rounds(t, 2 * gathered > distance,
                              0); /* or it sends nothing of the previous round */
     }
-    sched_traffic_end(t, out);
+    return 0;
 }
 
 const sched_algorithm sched_bruck = {

@@ -26,17 +26,16 @@ static void emit(sched_writer *w)
         sched_writer_copy(w, sched_out_at(0), sched_in_at(0), w->bytes);
 }
 
-static void terms(const sched_request *r, sched_terms *out)
+static double terms(sched_writer *w, sched_traffic *t)
 {
-    sched_writer w = sched_writer_begin(r, &sched_chain);
-    sched_traffic *t = sched_traffic_begin(r);
+    const sched_request *r = w->r;
     uint32_t n = r->ranks;
     for (uint32_t v = 0; v + 1 < n; v++)
         sched_traffic_edge(t, (v + r->root) % n, (v + 1 + r->root) % n,
-                           sched_amount_cut(&w, w.bytes));
-    double first = (double)sched_writer_chunk(&w, (sched_span){0, w.bytes}, 0).bytes;
+                           sched_amount_cut(w, w->bytes));
+    double first = (double)sched_writer_chunk(w, (sched_span){0, w->bytes}, 0).bytes;
     sched_traffic_way(t, n - 1, sched_traffic_crossings(t, r->root, n - 1), first);
-    sched_traffic_end(t, out);
+    return 0;
 }
 
 const sched_algorithm sched_chain = {

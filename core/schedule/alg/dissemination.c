@@ -18,15 +18,15 @@ static void emit(sched_writer *w)
     }
 }
 
-static void terms(const sched_request *r, sched_terms *out)
+static double terms(sched_writer *w, sched_traffic *t)
 {
-    sched_traffic *t = sched_traffic_begin(r);
-    for (uint64_t distance = 1; distance < r->ranks; distance *= 2) {
-        for (uint32_t i = 0; i < r->ranks; i++)
-            sched_traffic_edge(t, i, (uint32_t)((i + distance) % r->ranks), (sched_amount){1, 0});
+    const uint32_t n = w->r->ranks;
+    for (uint64_t distance = 1; distance < n; distance *= 2) {
+        for (uint32_t i = 0; i < n; i++)
+            sched_traffic_edge(t, i, (uint32_t)((i + distance) % n), (sched_amount){1, 0});
         sched_traffic_rounds(t, 1, 0);
     }
-    sched_traffic_end(t, out);
+    return 0;
 }
 
 const sched_algorithm sched_dissemination = {

@@ -175,17 +175,14 @@ static void way_terms(sched_traffic *t, const forest *f, int up)
     sched_traffic_way(t, depth(f), max, 2 * (double)sched_writer_chunk(f->w, f->half[0], 0).bytes);
 }
 
-static void terms(const sched_request *r, sched_terms *out)
+static double terms(sched_writer *w, sched_traffic *t)
 {
-    sched_writer w = sched_writer_begin(r, &sched_double_tree);
-    forest f = forest_of(&w);
-    sched_traffic *t = sched_traffic_begin(r);
+    forest f = forest_of(w);
     double max = 0;
     if (f.up)
         way_terms(t, &f, 1);
     if (f.down)
         way_terms(t, &f, 0);
-    sched_traffic_end(t, out);
     for (uint32_t i = 0; i < f.n && f.up; i++) {
         double reduced = 0;
         for (int tree = 0; tree < 2; tree++) {
@@ -194,7 +191,7 @@ static void terms(const sched_request *r, sched_terms *out)
         }
         max = reduced > max ? reduced : max;
     }
-    out->reduced = max;
+    return max;
 }
 
 const sched_algorithm sched_double_tree = {

@@ -31,22 +31,19 @@ static void emit(sched_writer *w)
     sched_fold_out(&f);
 }
 
-static void terms(const sched_request *r, sched_terms *out)
+static double terms(sched_writer *w, sched_traffic *t)
 {
-    sched_writer w = sched_writer_begin(r, &sched_doubling);
-    sched_folded f = sched_fold_ranks(&w);
-    sched_traffic *t = sched_traffic_begin(r);
-    sched_amount all = sched_amount_whole(w.bytes);
+    sched_folded f = sched_fold_ranks(w);
+    sched_amount all = sched_amount_whole(w->bytes);
     uint32_t rounds = 0;
-    sched_fold_terms(t, &f, 0, sched_amount_cut(&w, w.bytes), 1, all.bytes);
+    sched_fold_terms(t, &f, 0, sched_amount_cut(w, w->bytes), 1, all.bytes);
     for (uint32_t have = 1; have < f.groups; have *= 2, rounds++) {
         for (uint32_t g = 0; g < f.groups; g++)
             sched_traffic_edge(t, sched_fold_actor(&f, g), sched_fold_actor(&f, g ^ have), all);
         sched_traffic_rounds(t, 1, 0);
     }
     sched_fold_terms(t, &f, 1, all, sched_fold_back(&f), 0);
-    sched_traffic_end(t, out);
-    out->reduced = 2 * all.bytes * (rounds + (f.pairs ? 1 : 0));
+    return 2 * all.bytes * (rounds + (f.pairs ? 1 : 0));
 }
 
 const sched_algorithm sched_doubling = {

@@ -167,12 +167,11 @@ static void twice_terms(sched_traffic *t, const sched_folded *h)
     }
 }
 
-static void terms(const sched_request *r, sched_terms *out)
+static double terms(sched_writer *w, sched_traffic *t)
 {
-    sched_writer w = sched_writer_begin(r, &sched_halving);
-    sched_folded h = sched_fold_ranks(&w);
-    sched_traffic *t = sched_traffic_begin(r);
-    uint64_t part = w.bytes / r->ranks;
+    const sched_request *r = w->r;
+    sched_folded h = sched_fold_ranks(w);
+    uint64_t part = w->bytes / r->ranks;
     double reduced = r->kind == WEFT_ALL_GATHER ? 0 : halve_terms(t, &h);
     if (r->kind == WEFT_REDUCE_SCATTER)
         sched_fold_terms(t, &h, 1, sched_amount_whole(part), sched_fold_back(&h), (double)part);
@@ -181,14 +180,13 @@ static void terms(const sched_request *r, sched_terms *out)
     if (r->kind != WEFT_REDUCE_SCATTER)
         twice_terms(t, &h);
     if (r->kind == WEFT_ALL_REDUCE)
-        sched_fold_terms(t, &h, 1, sched_amount_whole(w.bytes), 1, 0);
+        sched_fold_terms(t, &h, 1, sched_amount_whole(w->bytes), 1, 0);
     for (uint32_t i = 0; i < h.pairs && r->kind == WEFT_ALL_GATHER; i++) {
         sched_traffic_edge(t, 2 * i + 1, 2 * i, sched_amount_whole(2 * i * part));
-        sched_traffic_edge(t, 2 * i + 1, 2 * i, sched_amount_whole(w.bytes - (2 * i + 1) * part));
+        sched_traffic_edge(t, 2 * i + 1, 2 * i, sched_amount_whole(w->bytes - (2 * i + 1) * part));
     }
     sched_traffic_rounds(t, sched_fold_back(&h), 0);
-    sched_traffic_end(t, out);
-    out->reduced = reduced;
+    return reduced;
 }
 
 const sched_algorithm sched_halving = {

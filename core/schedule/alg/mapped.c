@@ -20,6 +20,7 @@
  *
  * It loses on messages so short that two rounds take longer than sending the data in one, and needs
  * a link that maps. An in-place all-to-all has no safe order and is not supported. */
+#include "schedule/request.h"
 #include "schedule/terms.h"
 
 /* Whether this rank exchanges messages with `peer`: all with all, or all with the root. */
@@ -127,7 +128,7 @@ static void work(sched_writer *w)
     }
 }
 
-/* Bytes of this rank's memory that others read. */
+/* Bytes of this rank's memory that others read: they count as sent. */
 static uint64_t lent(const sched_writer *w)
 {
     const sched_request *r = w->r;
@@ -173,7 +174,7 @@ static void emit(sched_writer *w)
         if (linked(w, from) && needs(w, from, me))
             sched_writer_wait(w, from);
     }
-    sched_writer_peer_reads(w, lent(w));
+    w->sent += lent(w);
 }
 
 /* What the root, or one end of a pair, reads from the others or has written to it. */
@@ -200,15 +201,13 @@ static void rooted_terms(sched_traffic *t, const sched_writer *w)
         }
 }
 
-static void terms(const sched_request *r, sched_terms *out)
+static double terms(sched_writer *w, sched_traffic *t)
 {
-    sched_writer w = sched_writer_begin(r, &sched_mapped);
-    sched_traffic *t = sched_traffic_begin(r);
-    int sums =
-        r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_REDUCE_SCATTER || r->kind == WEFT_REDUCE;
+    const sched_request *r = w->r;
+    const bool sums = sched_reduces(r->kind);
     int moves = r->kind == WEFT_ALL_GATHER || r->kind == WEFT_ALL_TO_ALL;
     for (uint32_t i = 0; i < r->ranks && (sums || moves); i++) {
-        double part = (double)sched_writer_part(&w, i).bytes;
+        double part = (double)sched_writer_part(w, i).bytes;
         if (sums)
             sched_traffic_from_all(t, i, (sched_amount){2, part});
         else
@@ -219,10 +218,9 @@ static void terms(const sched_request *r, sched_terms *out)
             sched_traffic_edge(t, i, r->root, (sched_amount){0, part});
     }
     if (!sums && !moves)
-        rooted_terms(t, &w);
+        rooted_terms(t, w);
     sched_traffic_rounds(t, 2, 0);
-    sched_traffic_end(t, out);
-    out->reduced = sums ? r->ranks * sched_longest_part(&w) : 0;
+    return sums ? r->ranks * sched_longest_part(w) : 0;
 }
 
 const sched_algorithm sched_mapped = {

@@ -42,19 +42,17 @@ static void emit(sched_writer *w)
     }
 }
 
-static void terms(const sched_request *r, sched_terms *out)
+static double terms(sched_writer *w, sched_traffic *t)
 {
-    sched_writer w = sched_writer_begin(r, &sched_one_shot);
-    sched_traffic *t = sched_traffic_begin(r);
-    sched_amount all = sched_amount_cut(&w, w.bytes);
+    const sched_request *r = w->r;
+    sched_amount all = sched_amount_cut(w, w->bytes);
     for (uint32_t i = 0; i < r->ranks; i++)
         if (r->kind == WEFT_ALL_REDUCE)
             sched_traffic_to_all(t, i, all);
         else if (i != r->root)
             sched_traffic_edge(t, i, r->root, all);
     sched_traffic_rounds(t, 1, 0);
-    sched_traffic_end(t, out);
-    out->reduced = r->ranks * (double)w.bytes;
+    return r->ranks * (double)w->bytes;
 }
 
 const sched_algorithm sched_one_shot = {

@@ -13,6 +13,7 @@
  *
  * It loses on many ranks: n - 1 connections each, n - 1 short messages where the ring has long
  * ones, and room for n - 1 contributions to a chunk. */
+#include "schedule/request.h"
 #include "schedule/terms.h"
 
 /* The all-gather of a chunk is written LAG chunks later, so that its sends do not queue before
@@ -186,24 +187,21 @@ static void one_to_one(sched_traffic *t, const sched_writer *w)
     sched_traffic_rounds(t, 1, 0);
 }
 
-static void terms(const sched_request *r, sched_terms *out)
+static double terms(sched_writer *w, sched_traffic *t)
 {
-    sched_writer w = sched_writer_begin(r, &sched_pairwise);
-    sched_traffic *t = sched_traffic_begin(r);
-    int sums =
-        r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_REDUCE_SCATTER || r->kind == WEFT_REDUCE;
+    const sched_request *r = w->r;
+    const bool sums = sched_reduces(r->kind);
     for (uint32_t i = 0; i < r->ranks && sums; i++)
-        sched_traffic_from_all(t, i, sched_amount_part(&w, i));
+        sched_traffic_from_all(t, i, sched_amount_part(w, i));
     sched_traffic_rounds(t, 1, 0);
     for (uint32_t i = 0; i < r->ranks; i++)
         if (r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_ALL_GATHER)
-            sched_traffic_to_all(t, i, sched_amount_part(&w, i));
+            sched_traffic_to_all(t, i, sched_amount_part(w, i));
     sched_traffic_rounds(t, 1, 0);
     if (r->kind == WEFT_REDUCE || r->kind == WEFT_GATHER)
-        sched_gather_terms(t, &w);
-    one_to_one(t, &w);
-    sched_traffic_end(t, out);
-    out->reduced = sums ? r->ranks * sched_longest_part(&w) : 0;
+        sched_gather_terms(t, w);
+    one_to_one(t, w);
+    return sums ? r->ranks * sched_longest_part(w) : 0;
 }
 
 const sched_algorithm sched_pairwise = {

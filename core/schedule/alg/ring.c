@@ -94,18 +94,16 @@ static void pass_round(sched_traffic *t, const sched_writer *w, uint32_t kept)
     sched_traffic_way(t, n - 1, inter < n ? inter : n - 1, 0);
 }
 
-static void terms(const sched_request *r, sched_terms *out)
+static double terms(sched_writer *w, sched_traffic *t)
 {
-    sched_writer w = sched_writer_begin(r, &sched_ring);
-    sched_traffic *t = sched_traffic_begin(r);
-    if (r->kind != WEFT_ALL_GATHER)
-        pass_round(t, &w, 0);
-    if (r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_ALL_GATHER)
-        pass_round(t, &w, 1);
-    if (r->kind == WEFT_REDUCE)
-        sched_gather_terms(t, &w);
-    sched_traffic_end(t, out);
-    out->reduced = r->kind == WEFT_ALL_GATHER ? 0 : 2 * ((double)w.bytes - sched_shortest_part(&w));
+    const uint32_t kind = w->r->kind;
+    if (kind != WEFT_ALL_GATHER)
+        pass_round(t, w, 0);
+    if (kind == WEFT_ALL_REDUCE || kind == WEFT_ALL_GATHER)
+        pass_round(t, w, 1);
+    if (kind == WEFT_REDUCE)
+        sched_gather_terms(t, w);
+    return kind == WEFT_ALL_GATHER ? 0 : 2 * ((double)w->bytes - sched_shortest_part(w));
 }
 
 const sched_algorithm sched_ring = {

@@ -180,23 +180,19 @@ static uint32_t edges(sched_traffic *s, const rooted *t, int up)
     return children;
 }
 
-static void terms(const sched_request *r, sched_terms *out)
+static double terms(sched_writer *w, sched_traffic *s)
 {
-    sched_writer w = sched_writer_begin(r, &sched_tree);
-    rooted t = rooted_at(&w);
-    sched_traffic *s = sched_traffic_begin(r);
+    const sched_request *r = w->r;
+    rooted t = rooted_at(w);
     int sums = r->kind == WEFT_REDUCE || r->kind == WEFT_ALL_REDUCE;
     uint32_t children = 0;
     if (sums || r->kind == WEFT_GATHER)
         children = edges(s, &t, 1);
     if (r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_BROADCAST || r->kind == WEFT_SCATTER)
         children = edges(s, &t, 0);
-    sched_traffic_end(s, out);
-    if (r->kind == WEFT_ALL_REDUCE) { /* what the root sends on the way back arrived before */
-        out->intra.fill += out->intra.bytes;
-        out->inter.fill += out->inter.bytes;
-    }
-    out->reduced = sums ? 2.0 * children * (double)w.bytes : 0;
+    if (r->kind == WEFT_ALL_REDUCE)
+        sched_traffic_back(s);
+    return sums ? 2.0 * children * (double)w->bytes : 0;
 }
 
 const sched_algorithm sched_tree = {

@@ -155,14 +155,13 @@ static weft_status write_update(check_rule *of, const check_rule_ask *ask, check
 static weft_status split(check_rule_graph *x)
 {
     graph *g = &x->g;
-    uint32_t end = g->nodes.n;
     for (weft_tensor t = 1; t <= g->tensors.n; t++) {
         graph_tensor *s = graph_tensor_at(g, t);
         for (uint32_t i = 0; s->kind == WEFT_T_STATE && i < s->shape.rank; i++)
             if (s->follows[i] == 1)
                 s->place[0] = (weft_place){WEFT_SPLIT, i, 0, 0};
     }
-    return graph_propagate(g, 0, &end);
+    return graph_propagate(g, 0);
 }
 
 weft_status check_rule_build(check_rule *of, const check_rule_ask *ask, check_rule_graph *out)

@@ -113,7 +113,7 @@ static void fits(check_rule *of)
             graph_free(&x.g);
             continue;
         }
-        weft_status st = graph_fuse(&x.g, 0, x.g.nodes.n, x.gate, &f);
+        weft_status st = graph_fuse(&x.g, &x.g.nodes, x.gate, NULL, &x.g.pool, &f);
         if (st != WEFT_OK)
             check_fail("the update of '%s'%s cannot be computed, with the factor \"clip\" and the "
                        "scalar \"gate\": %s",

@@ -28,8 +28,7 @@ TEST(renamed)
     assert_int_equal(b.shape(b.ctx, y, &got), WEFT_OK);
     assert_string_equal(got.axes[1].name, "others");
     assert_int_equal(got.axes[1].size, 6);
-    uint32_t end = g.nodes.n;
-    assert_int_equal(graph_propagate(&g, 0, &end), WEFT_OK);
+    assert_int_equal(graph_propagate(&g, 0), WEFT_OK);
     assert_int_equal(graph_tensor_at(&g, y)->place[0].kind, WEFT_SPLIT);
     assert_int_equal(graph_tensor_at(&g, y)->place[0].axis, 1);
     const weft_opcall call = {sizeof call, 1, &to, 1, 1, &x, &y, &y};

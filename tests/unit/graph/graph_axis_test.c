@@ -211,13 +211,11 @@ TEST(split_maximum)
     assert_int_equal(b.op(b.ctx, "max_axis", &along[0], 1, &x, 1, 0, &y, 1), WEFT_OK);
     assert_int_equal(b.op(b.ctx, "sum_axis", &along[1], 1, &y, 1, 0, &loss, 1), WEFT_OK);
     assert_int_equal(graph_split(&g, "x", "cols", 0), WEFT_OK);
-    uint32_t end = g.nodes.n;
-    assert_int_equal(graph_propagate(&g, 0, &end), WEFT_OK);
+    assert_int_equal(graph_propagate(&g, 0), WEFT_OK);
     assert_int_equal(count_comm(&g, WEFT_MAX, 1), 1);
+    const uint32_t first = g.nodes.n;
     assert_int_equal(graph_backward(&g, loss), WEFT_OK);
-    uint32_t first = end;
-    end = g.nodes.n;
-    if (graph_propagate(&g, first, &end) != WEFT_OK)
+    if (graph_propagate(&g, first) != WEFT_OK)
         fail_msg("%s", err_text());
     assert_int_equal(count_comm(&g, WEFT_MAX, 1), 1);
     assert_int_equal(count_comm(&g, WEFT_SUM, 1), 1);

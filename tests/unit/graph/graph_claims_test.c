@@ -336,8 +336,7 @@ static void expect(weft_status got, const char *text)
 
 static weft_status place(net *n)
 {
-    uint32_t end = n->g.nodes.n;
-    return graph_propagate(&n->g, 0, &end);
+    return graph_propagate(&n->g, 0);
 }
 
 static const graph_mesh pair = {.n = 1, .name = {"cp"}, .size = {2}};

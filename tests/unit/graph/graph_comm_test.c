@@ -295,14 +295,12 @@ static uint32_t count(const net *n, uint32_t kind)
 
 static void derive(net *n)
 {
-    uint32_t last = n->g.nodes.n;
-    if (graph_propagate(&n->g, 0, &last) != WEFT_OK)
+    if (graph_propagate(&n->g, 0) != WEFT_OK)
         fail_msg("forward: %s", err_text());
     n->forward = n->g.nodes.n;
     if (graph_backward(&n->g, n->loss) != WEFT_OK)
         fail_msg("backward: %s", err_text());
-    last = n->g.nodes.n;
-    if (graph_propagate(&n->g, n->forward, &last) != WEFT_OK)
+    if (graph_propagate(&n->g, n->forward) != WEFT_OK)
         fail_msg("backward: %s", err_text());
 }
 
@@ -453,8 +451,7 @@ TEST(other_axes)
 
 static void refused(net *n, const char *why)
 {
-    uint32_t last = n->g.nodes.n;
-    const weft_status st = graph_propagate(&n->g, 0, &last);
+    const weft_status st = graph_propagate(&n->g, 0);
     if (st != WEFT_USAGE || !strstr(err_text(), why))
         fail_msg("status %d, '%s' where '%s' was expected", (int)st, err_text(), why);
     err_clear();

@@ -87,8 +87,7 @@ static void end_with_loss(net *n, weft_tensor t)
 
 static weft_status place(net *n, uint32_t first)
 {
-    uint32_t end = n->g.nodes.n;
-    return graph_propagate(&n->g, first, &end);
+    return graph_propagate(&n->g, first);
 }
 
 static uint32_t count(const net *n, uint32_t kind, bool backward)

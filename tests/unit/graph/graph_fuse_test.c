@@ -121,7 +121,7 @@ static void compare(chain *c, draw *d)
 {
     graph_fused f;
     uint32_t nodes = c->g.nodes.n;
-    assert_int_equal(graph_fuse(&c->g, 0, nodes, 0, &f), WEFT_OK);
+    assert_int_equal(graph_fuse(&c->g, &c->g.nodes, 0, NULL, &c->g.pool, &f), WEFT_OK);
     assert_int_equal(f.program.gate, -1);
     assert_int_equal(f.nout, c->nstates);
     evaluation e = eval_begin(&c->g);
@@ -175,7 +175,7 @@ TEST(scalars_are_marked)
         graph_fused f;
         bool scalar[WEFT_EW_MAX_REGISTERS] = {0};
         make_chain(&c, &d, 20);
-        assert_int_equal(graph_fuse(&c.g, 0, c.g.nodes.n, 0, &f), WEFT_OK);
+        assert_int_equal(graph_fuse(&c.g, &c.g.nodes, 0, NULL, &c.g.pool, &f), WEFT_OK);
         for (uint32_t k = 0; k < f.nin; k++)
             scalar[k] = graph_tensor_at(&c.g, f.in[k])->shape.rank == 0;
         for (uint32_t k = 0; k < f.program.nsteps; k++) {
@@ -201,7 +201,7 @@ TEST(the_gate_is_an_input)
     weft_builder b = graph_builder(&c.g);
     weft_tensor gate;
     assert_int_equal(b.scalar(b.ctx, "gate", 0, &gate), WEFT_OK);
-    assert_int_equal(graph_fuse(&c.g, 0, c.g.nodes.n, gate, &f), WEFT_OK);
+    assert_int_equal(graph_fuse(&c.g, &c.g.nodes, gate, NULL, &c.g.pool, &f), WEFT_OK);
     assert_in_range(f.program.gate, 0, f.nin - 1);
     assert_int_equal(f.in[f.program.gate], gate);
     graph_free(&c.g);
@@ -216,7 +216,7 @@ TEST(refused)
     weft_builder b = graph_builder(&c.g);
     weft_tensor x = c.states[0], sum;
     assert_int_equal(b.op(b.ctx, "sumsq", NULL, 0, &x, 1, 0, &sum, 1), WEFT_OK);
-    assert_int_equal(graph_fuse(&c.g, 0, c.g.nodes.n, 0, &f), WEFT_UNSUPPORTED);
+    assert_int_equal(graph_fuse(&c.g, &c.g.nodes, 0, NULL, &c.g.pool, &f), WEFT_UNSUPPORTED);
     assert_non_null(strstr(err_text(), "sumsq is not elementwise"));
     graph_free(&c.g);
     make_chain(&c, &d, 20);
@@ -225,7 +225,7 @@ TEST(refused)
         weft_tensor in[] = {x, add_input(&c, "more", true)};
         assert_int_equal(b.op(b.ctx, "add", NULL, 0, in, 2, 0, &x, 1), WEFT_OK);
     }
-    assert_int_equal(graph_fuse(&c.g, 0, c.g.nodes.n, 0, &f), WEFT_UNSUPPORTED);
+    assert_int_equal(graph_fuse(&c.g, &c.g.nodes, 0, NULL, &c.g.pool, &f), WEFT_UNSUPPORTED);
     assert_non_null(strstr(err_text(), "reads more than 32 tensors"));
     graph_free(&c.g);
 }
@@ -256,7 +256,7 @@ TEST(long_chains)
         weft_tensor x = begin_graph(&g);
         for (uint32_t i = 0; i < steps[k]; i++)
             x = op_of(&g, "neg", x, 0);
-        assert_int_equal(graph_fuse(&g, 0, g.nodes.n, 0, &f), WEFT_OK);
+        assert_int_equal(graph_fuse(&g, &g.nodes, 0, NULL, &g.pool, &f), WEFT_OK);
         assert_int_equal(f.program.nsteps, steps[k]);
         assert_int_equal(f.program.nregs, steps[k] < 64 ? steps[k] + 1 : 1);
         assert_int_equal(graph_fused_fits(&f), steps[k] <= 256);
@@ -276,7 +276,7 @@ TEST(values_at_once)
             x[i] = op_of(&g, "neg", x[0], 0);
         for (uint32_t i = 1; i < n; i++)
             x[0] = op_of(&g, "add", x[0], x[i]);
-        assert_int_equal(graph_fuse(&g, 0, g.nodes.n, 0, &f), WEFT_OK);
+        assert_int_equal(graph_fuse(&g, &g.nodes, 0, NULL, &g.pool, &f), WEFT_OK);
         assert_int_equal(f.program.nregs, n);
         assert_int_equal(graph_fused_fits(&f), n <= 64);
         graph_free(&g);

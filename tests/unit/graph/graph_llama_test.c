@@ -69,8 +69,8 @@ TEST(heads_and_ffn)
     assert_int_equal(graph_split(&g, "block.*.attn.q.w|block.*.attn.out.w", "heads", 0), WEFT_OK);
     assert_int_equal(graph_split(&g, "block.*.attn.k.w|block.*.attn.v.w", "kv_heads", 0), WEFT_OK);
     assert_int_equal(graph_split(&g, "block.*.ffn.*", "ffn", 0), WEFT_OK);
-    uint32_t end = g.nodes.n, forward = 0;
-    if (graph_propagate(&g, 0, &end) != WEFT_OK)
+    uint32_t forward = 0;
+    if (graph_propagate(&g, 0) != WEFT_OK)
         fail_msg("%s", err_text());
     for (uint32_t i = 0; i < g.nodes.n; i++)
         forward += g.nodes.at[i].comm && g.nodes.at[i].phase == PHASE_FORWARD;
@@ -91,8 +91,7 @@ TEST(queries_alone)
     graph g;
     build(&g);
     assert_int_equal(graph_split(&g, "block.*.attn.q.w", "heads", 0), WEFT_OK);
-    uint32_t end = g.nodes.n;
-    assert_int_equal(graph_propagate(&g, 0, &end), WEFT_USAGE);
+    assert_int_equal(graph_propagate(&g, 0), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "split over the same mesh axis, but "));
     graph_free(&g);
 }

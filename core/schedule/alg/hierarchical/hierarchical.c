@@ -327,7 +327,7 @@ static void all_gather(sched_hierarchy *v)
 static void emit(sched_writer *w)
 {
     sched_hierarchy v;
-    sched_hierarchy_begin(w->r, w, &v);
+    sched_hierarchy_begin(w, &v);
     switch (w->r->kind) {
     case WEFT_ALL_REDUCE: all_reduce(&v); break;
     case WEFT_REDUCE_SCATTER: reduce_scatter(&v); break;
@@ -342,7 +342,7 @@ const sched_algorithm sched_hierarchical = {
     .name = "hierarchical",
     .kinds = SCHED_ON(WEFT_ALL_REDUCE) | SCHED_ON(WEFT_REDUCE_SCATTER) | SCHED_ON(WEFT_ALL_GATHER) |
              SCHED_ON(WEFT_BROADCAST) | SCHED_ON(WEFT_REDUCE),
-    .chunk = SCHED_HIERARCHY_CHUNK,
+    .chunk = 128 << 10,
     .emit = emit,
     .terms = sched_hierarchy_terms,
 };

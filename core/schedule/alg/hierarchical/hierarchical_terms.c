@@ -164,20 +164,17 @@ static double trees(const sched_hierarchy *v, sched_traffic *t, int up)
     return up ? 2.0 * max * (double)v->w->bytes : 0;
 }
 
-void sched_hierarchy_terms(const sched_request *r, sched_terms *out)
+double sched_hierarchy_terms(sched_writer *w, sched_traffic *t)
 {
-    sched_writer w = sched_writer_begin(r, &(sched_algorithm){.chunk = SCHED_HIERARCHY_CHUNK});
-    sched_traffic *t = sched_traffic_begin(r);
     sched_hierarchy v;
     double reduced;
-    sched_hierarchy_begin(r, &w, &v);
-    switch (r->kind) {
+    sched_hierarchy_begin(w, &v);
+    switch (w->r->kind) {
     case WEFT_ALL_REDUCE: reduced = all_reduce(&v, t); break;
     case WEFT_REDUCE_SCATTER: reduced = scatter_or_gather(&v, t, 0); break;
     case WEFT_ALL_GATHER: reduced = scatter_or_gather(&v, t, 1); break;
-    default: reduced = trees(&v, t, r->kind == WEFT_REDUCE); break;
+    default: reduced = trees(&v, t, w->r->kind == WEFT_REDUCE); break;
     }
     sched_hierarchy_end(&v);
-    sched_traffic_end(t, out);
-    out->reduced = reduced;
+    return reduced;
 }

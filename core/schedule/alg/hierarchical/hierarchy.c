@@ -15,8 +15,9 @@ static uint32_t place_of(const sched_request *r, const sched_hierarchy *v, uint3
     return place < v->size[v->at[rank]] ? place : seen;
 }
 
-void sched_hierarchy_begin(const sched_request *r, sched_writer *w, sched_hierarchy *out)
+void sched_hierarchy_begin(sched_writer *w, sched_hierarchy *out)
 {
+    const sched_request *r = w->r;
     sched_hierarchy v = {.w = w, .ranks = r->ranks, .me = r->me, .machines = 1, .least = r->ranks};
     if (r->layout)
         v.machines = r->layout->machines;

@@ -6,8 +6,6 @@
 
 #include "schedule/algorithm.h"
 
-#define SCHED_HIERARCHY_CHUNK (128u << 10) /* chunk size of long messages, in bytes */
-
 typedef struct sched_hierarchy {
     sched_writer *w;
     uint32_t ranks, me;
@@ -19,8 +17,7 @@ typedef struct sched_hierarchy {
     uint32_t *at;               /* [ranks] machine */
 } sched_hierarchy;
 
-void sched_hierarchy_begin(const sched_request *r, sched_writer *w,
-                           sched_hierarchy *out); /* without layout: one machine */
+void sched_hierarchy_begin(sched_writer *w, sched_hierarchy *out); /* without layout: one machine */
 void sched_hierarchy_end(sched_hierarchy *v);
 
 static inline uint32_t sched_hierarchy_member(const sched_hierarchy *v, uint32_t machine,
@@ -65,7 +62,7 @@ uint32_t sched_hierarchy_leads_for(const sched_hierarchy *v, uint32_t machine, u
 uint32_t sched_hierarchy_root_leader(const sched_hierarchy *v, uint32_t machine);
 uint32_t sched_hierarchy_node(const sched_hierarchy *v, uint32_t machine, uint32_t index);
 
-void sched_hierarchy_terms(const sched_request *r, sched_terms *out); /* hierarchical_terms.c */
+double sched_hierarchy_terms(sched_writer *w, sched_traffic *t); /* hierarchical_terms.c */
 
 /* Tree broadcast and reduce: hierarchical_tree.c. */
 void sched_hierarchy_broadcast(sched_hierarchy *v);
