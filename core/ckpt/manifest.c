@@ -171,15 +171,16 @@ static weft_status parse_shards(const json_t *list, pool *p, ckpt_manifest *m)
         return err_fail(WEFT_DATA, "the list of shards is missing, empty or over %u long",
                         CKPT_SHARDS_MAX);
     m->shards = (uint32_t)n;
-    m->sums = pool_array(p, n, sizeof *m->sums);
+    ckpt_shard_sum *sums = pool_array(p, n, sizeof *sums);
+    m->sums = sums;
     for (uint32_t i = 0; i < n; i++) {
         json_int_t bytes;
         const char *hex;
         if (json_unpack_ex(json_array_get(list, i), NULL, JSON_STRICT, "{s:I, s:s}", "bytes",
                            &bytes, "sha256", &hex) ||
-            bytes < 0 || !parse_hex(hex, m->sums[i].sha256))
+            bytes < 0 || !parse_hex(hex, sums[i].sha256))
             return err_fail(WEFT_DATA, "the entry of shard %" PRIu32 " is malformed", i);
-        m->sums[i].bytes = (uint64_t)bytes;
+        sums[i].bytes = (uint64_t)bytes;
     }
     return WEFT_OK;
 }

@@ -11,6 +11,7 @@
 #include "base/lengthy.h"
 #include "data/file.h"
 #include "data/folder.h"
+#include "formats/output.h"
 
 #define FILE_BYTES ((uint64_t)5000000000u) /* as transformers has it */
 #define NAME_BYTES 64
@@ -179,16 +180,16 @@ static weft_status fill(packing *k)
 
 weft_status formats_pack_folder(formats_exporter *x)
 {
-    data_folder f;
+    formats_output f;
     packing k = {.x = x};
-    weft_status st = data_folder_begin(x->r->to, &f);
+    weft_status st = formats_output_begin(x->r->to, &f);
     if (st != WEFT_OK)
         return st;
     k.folder = f.fd;
     st = fill(&k);
     if (st == WEFT_OK)
-        return data_folder_commit(&f);
-    data_folder_abandon(&f);
+        return formats_output_commit(&f);
+    formats_output_abandon(&f);
     err_context("%s", x->r->to);
     return st;
 }
