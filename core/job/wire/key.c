@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/sealed.h"
 #include "base/version.h"
 
 #define KEY_PAGE 4096
@@ -185,17 +186,15 @@ static weft_status read_file(const char *path, uint8_t *key)
     return st;
 }
 
-static weft_status read_descriptor(const char *number, uint8_t *key)
+static weft_status read_descriptor(int fd, uint8_t *key)
 {
-    char *end = NULL;
-    errno = 0;
-    long fd = strtol(number, &end, 10);
-    if (errno || !*number || *end || fd < 3 || fd > 1 << 20)
+    const char *number = getenv(KEY_FD_ENV);
+    if (fd < 0)
         return err_fail(WEFT_USAGE, KEY_FD_ENV "='%s' is not the number of an inherited descriptor",
                         number);
     uint8_t bytes[KEY_BYTES + 1];
-    int seals = fcntl((int)fd, F_GET_SEALS);
-    ssize_t n = seals >= 0 && seals & F_SEAL_WRITE ? pread((int)fd, bytes, sizeof bytes, 0) : -1;
+    int seals = fcntl(fd, F_GET_SEALS);
+    ssize_t n = seals >= 0 && seals & F_SEAL_WRITE ? pread(fd, bytes, sizeof bytes, 0) : -1;
     if (n == KEY_BYTES)
         memcpy(key, bytes, KEY_BYTES);
     explicit_bzero(bytes, sizeof bytes);
@@ -204,7 +203,7 @@ static weft_status read_descriptor(const char *number, uint8_t *key)
                         KEY_FD_ENV "=%s is not a sealed memory file of %d bytes: the job key "
                                    "was not handed over",
                         number, KEY_BYTES);
-    close((int)fd);
+    close(fd);
     return WEFT_OK;
 }
 
@@ -215,9 +214,9 @@ bool job_key_given(const char *file)
 
 weft_status job_key_obtain(const job_identity *who, const char *file, uint8_t *key)
 {
-    const char *number = getenv(KEY_FD_ENV);
-    if (number)
-        return read_descriptor(number, key);
+    const int fd = sealed_number(KEY_FD_ENV);
+    if (fd != -1)
+        return read_descriptor(fd, key);
     if (file && *file)
         return read_file(file, key);
     return err_fail(
