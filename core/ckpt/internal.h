@@ -123,7 +123,6 @@ typedef struct ckpt_manifest {
 weft_status ckpt_manifest_build(const ckpt_manifest *m, char **text, uint64_t *bytes);
 /* The caller frees m->ranges.at, on failure too. */
 weft_status ckpt_manifest_parse(const char *text, uint64_t bytes, pool *p, ckpt_manifest *m);
-void ckpt_hex(const uint8_t sum[32], char out[65]);
 
 /* Sizes as an array of JSON, and back: at most WEFT_MAX_AXES. */
 struct json_t *ckpt_sizes_json(uint32_t rank, const int64_t *sizes); /* NULL: no memory */

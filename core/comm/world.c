@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/number/hex.h"
 #include "comm/bridge.h"
 #include "comm/info.h"
 #include "job/wire/address.h"
@@ -90,8 +91,7 @@ static weft_status describe_rank(comm_world *w, const weft_conf *conf, weft_link
     weft_status st = job_address_local(&w->who, address, 256);
     if (st == WEFT_OK && w->job)
         st = job_subkey(w->job, "comm job id", key);
-    for (uint32_t i = 0; i < sizeof key; i++)
-        snprintf(id + 2 * i, 3, "%02x", key[i]);
+    hex_write(key, sizeof key, id);
     return st;
 }
 
