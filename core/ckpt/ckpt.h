@@ -13,6 +13,7 @@
 #ifndef CKPT_CKPT_H
 #define CKPT_CKPT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <weft/base.h>
 
@@ -102,11 +103,11 @@ typedef struct ckpt ckpt; /* opaque: an opened, verified checkpoint */
 weft_status ckpt_open(const char *dir, ckpt **out);
 void ckpt_close(ckpt *c);
 
-/* The same before the checksums are known: a thread forms them while tensors are read, which saves
- * one pass over the files. Nothing that was read may be kept before ckpt_confirm() has succeeded;
- * it waits for the thread. [setup] */
+/* The same before the checksums of the shards are known: ckpt_confirm() compares them, by a thread
+ * while tensors are read, which saves one pass over the files. Nothing that was read may be kept
+ * before it has succeeded. It ends early once *stop is set. [setup] */
 weft_status ckpt_open_ahead(const char *dir, ckpt **out);
-weft_status ckpt_confirm(ckpt *c);
+weft_status ckpt_confirm(const ckpt *c, const atomic_bool *stop);
 
 typedef struct ckpt_team { /* the ranks that open a checkpoint together */
     struct job *job;       /* NULL: one rank */

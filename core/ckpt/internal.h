@@ -8,7 +8,7 @@
  *   manifest.c  manifest.json and its own sum
  *   folder.c    the folder OUT/checkpoints: names, steps, lock, removal
  *   newest.c    which checkpoint all ranks resume from
- *   confirm.c   the sums of a checkpoint that is read meanwhile
+ *   confirm.c   the sums of a checkpoint that was opened without them
  *   save.c, load.c   the other calls of ckpt.h
  *
  * Functions that parse name the fault alone; their callers put file and folder before it with
@@ -16,8 +16,6 @@
 #ifndef CKPT_INTERNAL_H
 #define CKPT_INTERNAL_H
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "base/mem.h"
@@ -142,7 +140,6 @@ struct ckpt {
     ckpt_piece *tensors; /* [n], sorted by name                         */
     uint32_t *starts;    /* [n + 1], first range of each tensor         */
     uint32_t n;
-    struct ckpt_confirm *confirm; /* NULL: its sums are compared */
 };
 
 /* The checkpoint in `folder`, which is taken over; `dir` is its name in messages. Checks everything
@@ -152,8 +149,6 @@ weft_status ckpt_open_part(int folder, const char *dir, uint32_t part, uint32_t 
 uint64_t ckpt_digest(const ckpt *c); /* of step and sums, to tell two checkpoints apart */
 
 /* --- confirm.c --- */
-void ckpt_confirm_begin(ckpt *c); /* on a thread; without one when it is asked for */
-void ckpt_confirm_stop(ckpt *c);  /* nobody will ask */
 bool ckpt_same_file(const struct stat *a, const struct stat *b);
 
 /* --- folder.c: names are made from numbers and never taken from a file --- */

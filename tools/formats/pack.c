@@ -175,7 +175,7 @@ static weft_status fill(packing *k)
         st = write_index(k, bytes);
     if (st == WEFT_OK && k->x->beside)
         st = formats_beside_copy(k->x->beside, k->folder, false, k->x->trusted);
-    return st == WEFT_OK ? ckpt_confirm(k->x->c) : st;
+    return st == WEFT_OK ? formats_confirm_end(&k->x->confirm) : st;
 }
 
 weft_status formats_pack_folder(formats_exporter *x)
@@ -265,7 +265,7 @@ weft_status formats_pack_llmc(formats_exporter *x)
     if (close(fd) < 0 && st == WEFT_OK)
         st = err_fail_errno(WEFT_IO, "cannot close it");
     if (st == WEFT_OK)
-        st = ckpt_confirm(x->c);
+        st = formats_confirm_end(&x->confirm);
     if (st == WEFT_OK && link(temp, x->r->to) < 0)
         st = err_fail_errno(data_file_status(errno), "it cannot get its name");
     if (unlink(temp) < 0 && st == WEFT_OK)
