@@ -150,6 +150,12 @@ static uint16_t free_port(void)
     return ntohs(a.sin_port);
 }
 
+static bool write_key(void)
+{
+    const int fd = open(key, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return fd >= 0 && dprintf(fd, "%064d\n", getpid()) == 65 && !close(fd);
+}
+
 static void prepare(void)
 {
     job_tls_context *warm; /* what OpenSSL does once, it does before the processes begin */
@@ -157,8 +163,8 @@ static void prepare(void)
     snprintf(key, sizeof key, "/tmp/weft-join-%d.key", getpid());
     unlink(key);
     log_setup(WEFT_LOG_ERROR, -1);
-    if (s == MAP_FAILED || pipe2(go, O_CLOEXEC) || pipe2(over, O_CLOEXEC) ||
-        job_key_write(key) != WEFT_OK || job_tls_context_open(&warm) != WEFT_OK)
+    if (s == MAP_FAILED || pipe2(go, O_CLOEXEC) || pipe2(over, O_CLOEXEC) || !write_key() ||
+        job_tls_context_open(&warm) != WEFT_OK)
         abort();
     job_tls_context_close(warm);
     port = free_port();

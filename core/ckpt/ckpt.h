@@ -13,6 +13,7 @@
 #ifndef CKPT_CKPT_H
 #define CKPT_CKPT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <weft/base.h>
 
@@ -32,23 +33,27 @@ typedef struct ckpt_shard_sum {
     uint8_t sha256[32];
 } ckpt_shard_sum;
 
-/* The paths of a save: `temp` is OUT/checkpoints/.step-00000100.tmp, `final` its name after the
- * rename. Does no I/O. [any] */
-weft_status ckpt_paths(const char *out_dir, uint64_t step, char temp[4096], char final[4096]);
+/* A save under way. OUT/checkpoints is opened once, so that all files of the save are in it,
+ * whatever is renamed meanwhile. */
+typedef struct ckpt_save {
+    uint64_t step;
+    int folder;      /* OUT/checkpoints; -1: the save is over */
+    int lock;        /* holds its flock; -1: another rank does */
+    char temp[4096]; /* OUT/checkpoints/.step-00000100.tmp, for messages */
+} ckpt_save;
 
-/* Rank 0 alone, before others write: the same paths; creates OUT/checkpoints and the temporary
- * folder, removes leftovers of killed jobs, and holds the lock of OUT/checkpoints until
- * ckpt_commit() or ckpt_abandon(). A second job that writes there is WEFT_USAGE, and so is a step
- * whose checkpoint exists. One save at a time per process. `out` is OUT, open: it is written to
- * however it is called by now, so that a folder which got its name meanwhile stays as it is, and
- * `out_dir` is for messages; -1: OUT by its name. [setup] */
-weft_status ckpt_begin(int out, const char *out_dir, uint64_t step, char temp[4096],
-                       char final[4096]);
+/* Rank 0 alone, before others write: creates OUT/checkpoints and the temporary folder, removes
+ * leftovers of killed jobs, and holds the lock of OUT/checkpoints until ckpt_commit() or
+ * ckpt_abandon(). A second save that writes there is WEFT_USAGE, and so is a step whose checkpoint
+ * exists. `out` is OUT, open: it is written to however it is called by now, so that a folder which
+ * got its name meanwhile stays as it is, and `out_dir` is for messages; -1: OUT by its name.
+ * [setup] */
+weft_status ckpt_begin(int out, const char *out_dir, uint64_t step, ckpt_save *s);
 
-/* Another rank, after ckpt_begin() of rank 0: ckpt_write_shard(temp) writes into the folder that is
- * below `out` now, until ckpt_part(). [setup] */
-weft_status ckpt_join(int out, const char *out_dir, uint64_t step, char temp[4096]);
-void ckpt_part(const char *temp);
+/* Another rank, after ckpt_begin() of rank 0: ckpt_write_shard() writes into the folder that is
+ * below `out` now, until ckpt_part(), which is idempotent. [setup] */
+weft_status ckpt_join(int out, const char *out_dir, uint64_t step, ckpt_save *s);
+void ckpt_part(ckpt_save *s);
 
 /* Asked about once a MiB whether to go on: a status with its record ends the write. NULL: always.
  */
@@ -59,7 +64,7 @@ typedef struct ckpt_halt {
 
 /* Write this rank's shard, pieces in any order, empty ones left out. fsynced on return. A full
  * disk, a removed folder or a short write fails with a message, and the file is removed. [setup] */
-weft_status ckpt_write_shard(const char *temp, uint32_t shard, uint32_t shards,
+weft_status ckpt_write_shard(const ckpt_save *s, uint32_t shard, uint32_t shards,
                              const ckpt_piece *pieces, uint32_t n, const ckpt_halt *halt,
                              ckpt_shard_sum *sum);
 
@@ -74,9 +79,9 @@ typedef struct ckpt_keep {
  * headers, then manifest, rename, sync. Never replaces a checkpoint. Once the new one is durable,
  * those of earlier steps that `keep` does not leave are removed. On failure the temporary
  * folder is removed; either way the save is over. [setup] */
-weft_status ckpt_commit(const char *temp, const char *final, uint64_t step, const char *job_text,
-                        const ckpt_shard_sum *sums, uint32_t shards, ckpt_keep keep);
-void ckpt_abandon(const char *temp); /* rank 0: removes a temporary folder; NULL allowed */
+weft_status ckpt_commit(ckpt_save *s, const char *job_text, const ckpt_shard_sum *sums,
+                        uint32_t shards, ckpt_keep keep);
+void ckpt_abandon(ckpt_save *s); /* rank 0: removes the temporary folder; idempotent */
 
 /* Values that are made while they are written: elements [first, first + count) of a piece, counted
  * from its first, into `out`. The calls for a piece go forwards. */
@@ -85,18 +90,11 @@ typedef struct ckpt_values {
     void *ctx;
 } ckpt_values;
 
-/* Files that belong beside a checkpoint, written into the open folder. NULL: none. */
-typedef struct ckpt_beside {
-    weft_status (*write)(void *ctx, int folder);
-    void *ctx;
-} ckpt_beside;
-
-/* Write a checkpoint of one shard, with pieces without data, as the folder `dir`, which must not
- * exist; its parent must. The folder appears complete or not at all. For weights that come from
- * elsewhere, not for a run: neither locks nor looks at other checkpoints. [setup] */
-weft_status ckpt_write_alone(const char *dir, uint64_t step, const char *job_text,
-                             const ckpt_piece *pieces, uint32_t n, const ckpt_values *values,
-                             const ckpt_beside *beside);
+/* Write a checkpoint of step 0 and one shard, with pieces without data, into the open folder. For
+ * weights that come from elsewhere, not for a run: neither locks nor looks at other checkpoints.
+ * [setup] */
+weft_status ckpt_write_alone(int folder, const char *job_text, const ckpt_piece *pieces, uint32_t n,
+                             const ckpt_values *values);
 
 typedef struct ckpt ckpt; /* opaque: an opened, verified checkpoint */
 
@@ -105,11 +103,11 @@ typedef struct ckpt ckpt; /* opaque: an opened, verified checkpoint */
 weft_status ckpt_open(const char *dir, ckpt **out);
 void ckpt_close(ckpt *c);
 
-/* The same before the checksums are known: a thread forms them while tensors are read, which saves
- * one pass over the files. Nothing that was read may be kept before ckpt_confirm() has succeeded;
- * it waits for the thread. [setup] */
+/* The same before the checksums of the shards are known: ckpt_confirm() compares them, by a thread
+ * while tensors are read, which saves one pass over the files. Nothing that was read may be kept
+ * before it has succeeded. It ends early once *stop is set. [setup] */
 weft_status ckpt_open_ahead(const char *dir, ckpt **out);
-weft_status ckpt_confirm(ckpt *c);
+weft_status ckpt_confirm(const ckpt *c, const atomic_bool *stop);
 
 typedef struct ckpt_team { /* the ranks that open a checkpoint together */
     struct job *job;       /* NULL: one rank */

@@ -35,7 +35,7 @@ void ckpt_step_name(uint64_t step, const char *prefix, const char *suffix, char 
 
 /* Parse the number, format the name again from it and compare: only the canonical name is
  * accepted. */
-bool ckpt_step_from(const char *name, const char *prefix, const char *suffix, uint64_t *step)
+static bool step_from(const char *name, const char *prefix, const char *suffix, uint64_t *step)
 {
     char again[CKPT_FILE_MAX];
     size_t skip = strlen(prefix) + strlen("step-");
@@ -52,10 +52,11 @@ bool ckpt_step_from(const char *name, const char *prefix, const char *suffix, ui
     return true;
 }
 
-bool ckpt_is_leftover(const char *name)
+/* A temporary or half-removed folder of ours. */
+static bool is_leftover(const char *name)
 {
     uint64_t step;
-    return ckpt_step_from(name, ".", ".tmp", &step) || ckpt_step_from(name, ".", ".old", &step);
+    return step_from(name, ".", ".tmp", &step) || step_from(name, ".", ".old", &step);
 }
 
 static int newest_first(const void *a, const void *b)
@@ -73,7 +74,7 @@ weft_status ckpt_list(int folder, ckpt_steps *out)
     uint64_t step;
     errno = 0; /* readdir() reports an error by errno alone */
     for (const struct dirent *e; (e = readdir(d)); errno = 0)
-        if (ckpt_step_from(e->d_name, "", "", &step))
+        if (step_from(e->d_name, "", "", &step))
             *vec_push(out) = step;
     weft_status st = errno ? err_fail_errno(WEFT_IO, "cannot list the checkpoints") : WEFT_OK;
     closedir(d);
@@ -95,7 +96,7 @@ weft_status ckpt_there(const char *out_dir, bool *there)
     errno = d ? 0 : errno;
     for (const struct dirent *e; d && (e = readdir(d));) {
         uint64_t step;
-        *there |= strstr(e->d_name, "step-") && !ckpt_step_from(e->d_name, ".", ".tmp", &step);
+        *there |= strstr(e->d_name, "step-") && !step_from(e->d_name, ".", ".tmp", &step);
         errno = 0;
     }
     weft_status st = WEFT_OK;
@@ -208,7 +209,7 @@ void ckpt_sweep(int folder)
     if (!d)
         return;
     for (const struct dirent *e; (e = readdir(d));)
-        if (ckpt_is_leftover(e->d_name) && data_folder_remove(folder, e->d_name) < 0)
+        if (is_leftover(e->d_name) && data_folder_remove(folder, e->d_name) < 0)
             log_line(WEFT_LOG_WARN, "cannot remove the leftover checkpoint folder %s: %s",
                      e->d_name, strerror(errno));
     closedir(d);

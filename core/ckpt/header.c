@@ -122,17 +122,11 @@ static weft_status bad(const char *name, const char *what)
     return err_fail(WEFT_DATA, "tensor %s: %s", name, what);
 }
 
-/* A decimal number as this program writes it: no sign, no leading zero; *end is what follows. */
-static bool parse_number(const char *text, uint64_t *out, const char **end)
+/* A decimal number as this program writes it, without a leading zero. */
+static bool parse_number(const char **at, uint64_t *out)
 {
-    uint64_t v = 0;
-    const char *at = text;
-    for (; *at >= '0' && *at <= '9'; at++)
-        if (!check_mul(v, 10, &v) || !check_add(v, (uint64_t)(*at - '0'), &v))
-            return false;
-    *out = v;
-    *end = at;
-    return at != text && (*text != '0' || at == text + 1) && v <= INT64_MAX;
+    const char *text = *at;
+    return check_number(at, INT64_MAX, out) && (*text != '0' || *at == text + 1);
 }
 
 /* "[768, 3072]" */
@@ -143,7 +137,7 @@ static bool parse_shape_text(const char *text, ckpt_range *r)
         return false;
     while (*text != ']') {
         uint64_t size;
-        if (r->rank == WEFT_MAX_AXES || !parse_number(text, &size, &text))
+        if (r->rank == WEFT_MAX_AXES || !parse_number(&text, &size))
             return false;
         r->shape[r->rank++] = (int64_t)size;
         if (!strncmp(text, ", ", 2))
@@ -161,8 +155,8 @@ static weft_status parse_block(const char *text, pool *p, ckpt_range *r, uint64_
     box b = {.rank = r->rank};
     for (uint32_t i = 0; i < r->rank; i++) {
         uint64_t from, to;
-        if ((i && *text++ != ',') || !parse_number(text, &from, &text) || *text++ != ':' ||
-            !parse_number(text, &to, &text) || to < from)
+        if ((i && *text++ != ',') || !parse_number(&text, &from) || *text++ != ':' ||
+            !parse_number(&text, &to) || to < from)
             return bad(r->name, "the block after '@' is malformed");
         b.start[i] = (int64_t)from;
         b.size[i] = (int64_t)(to - from);
@@ -200,7 +194,7 @@ static weft_status parse_part(const char *part, const json_t *meta, pool *p, ckp
         if (*part++ != '@')
             return bad(r->name, "the block after '@' is malformed");
     }
-    if (!parse_number(part, &r->first, &part) || *part)
+    if (!parse_number(&part, &r->first) || *part)
         return bad(r->name, "the number after '@' is not one");
     if (entry.rank != 1)
         return bad(r->name, "a part of a tensor must be stored as a vector");

@@ -7,10 +7,8 @@
  *   index.c     all ranges of a checkpoint: sorted, and covering each tensor exactly once
  *   manifest.c  manifest.json and its own sum
  *   folder.c    the folder OUT/checkpoints: names, steps, lock, removal
- *   place.c     the folder of the save under way
  *   newest.c    which checkpoint all ranks resume from
- *   confirm.c   the sums of a checkpoint that is read meanwhile
- *   alone.c     a checkpoint in a folder of any name
+ *   confirm.c   the sums of a checkpoint that was opened without them
  *   save.c, load.c   the other calls of ckpt.h
  *
  * Functions that parse name the fault alone; their callers put file and folder before it with
@@ -18,8 +16,6 @@
 #ifndef CKPT_INTERNAL_H
 #define CKPT_INTERNAL_H
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "base/mem.h"
@@ -78,10 +74,10 @@ weft_status ckpt_header_parse(const char *text, uint64_t bytes, uint64_t data_by
 
 /* --- shard.c --- */
 
-/* ckpt_write_shard(); with `values` pieces have no data. */
-weft_status ckpt_shard_write(const char *temp, uint32_t shard, uint32_t shards,
-                             const ckpt_piece *pieces, uint32_t n, const ckpt_halt *halt,
-                             const ckpt_values *values, ckpt_shard_sum *sum);
+/* ckpt_write_shard() into an open folder; with `values` pieces have no data. */
+weft_status ckpt_shard_write(int folder, uint32_t shard, uint32_t shards, const ckpt_piece *pieces,
+                             uint32_t n, const ckpt_halt *halt, const ckpt_values *values,
+                             ckpt_shard_sum *sum);
 
 /* Read and check the shard `shard` of `shards` in the folder: length as in `sum`, then the sum
  * if `hash`, then the header, whose ranges are appended. `st` gets the file's identity. `stop`, if
@@ -117,15 +113,14 @@ typedef struct ckpt_manifest {
     uint64_t step;
     const char *job; /* in the pool */
     uint32_t shards;
-    ckpt_shard_sum *sums; /* [shards], in the pool */
-    ckpt_ranges ranges;   /* in the file's order; `at` is 0 */
+    const ckpt_shard_sum *sums; /* [shards], in the pool */
+    ckpt_ranges ranges;         /* in the file's order; `at` is 0 */
 } ckpt_manifest;
 
 /* `m` with sorted ranges as text, its own sum included; the caller frees it. */
 weft_status ckpt_manifest_build(const ckpt_manifest *m, char **text, uint64_t *bytes);
 /* The caller frees m->ranges.at, on failure too. */
 weft_status ckpt_manifest_parse(const char *text, uint64_t bytes, pool *p, ckpt_manifest *m);
-void ckpt_hex(const uint8_t sum[32], char out[65]);
 
 /* Sizes as an array of JSON, and back: at most WEFT_MAX_AXES. */
 struct json_t *ckpt_sizes_json(uint32_t rank, const int64_t *sizes); /* NULL: no memory */
@@ -133,21 +128,6 @@ bool ckpt_sizes_parse(const struct json_t *list, uint32_t *rank, int64_t *out);
 /* The end of a manifest: the sum of the text before it, the last brace and a newline. */
 #define CKPT_TRAILER (sizeof ",\"sha256\":\"\"}\n" - 1 + 64)
 weft_status ckpt_trailer(const char *body, uint64_t bytes, char out[CKPT_TRAILER + 1]);
-
-/* --- save.c --- */
-
-/* Write the manifest of the shards in the open folder, whose headers are read; `m` has all but the
- * ranges. */
-weft_status ckpt_complete(int folder, ckpt_manifest *m);
-
-/* --- place.c: other folders than that of the save under way are opened by their names --- */
-const char *ckpt_last_part(const char *path);
-weft_status ckpt_place_free(void); /* WEFT_INTERNAL: a save is under way */
-/* The save of `temp` is in `folder`; both descriptors are taken over, `lock` may be -1. */
-void ckpt_place_set(int folder, int lock, const char *temp);
-void ckpt_place_end(const char *temp);   /* if it is the one under way */
-int ckpt_place_parent(const char *temp); /* its folder: a descriptor, or -1 with errno */
-int ckpt_place_open(const char *temp);   /* itself */
 
 /* --- load.c --- */
 struct ckpt {
@@ -160,7 +140,6 @@ struct ckpt {
     ckpt_piece *tensors; /* [n], sorted by name                         */
     uint32_t *starts;    /* [n + 1], first range of each tensor         */
     uint32_t n;
-    struct ckpt_confirm *confirm; /* NULL: its sums are compared */
 };
 
 /* The checkpoint in `folder`, which is taken over; `dir` is its name in messages. Checks everything
@@ -170,15 +149,11 @@ weft_status ckpt_open_part(int folder, const char *dir, uint32_t part, uint32_t 
 uint64_t ckpt_digest(const ckpt *c); /* of step and sums, to tell two checkpoints apart */
 
 /* --- confirm.c --- */
-void ckpt_confirm_begin(ckpt *c); /* on a thread; without one when it is asked for */
-void ckpt_confirm_stop(ckpt *c);  /* nobody will ask */
 bool ckpt_same_file(const struct stat *a, const struct stat *b);
 
 /* --- folder.c: names are made from numbers and never taken from a file --- */
 void ckpt_shard_name(uint32_t shard, uint32_t shards, char out[CKPT_FILE_MAX]);
 void ckpt_step_name(uint64_t step, const char *prefix, const char *suffix, char out[CKPT_FILE_MAX]);
-bool ckpt_step_from(const char *name, const char *prefix, const char *suffix, uint64_t *step);
-bool ckpt_is_leftover(const char *name); /* a temporary or half-removed folder of ours */
 
 typedef VEC(uint64_t) ckpt_steps;
 /* Steps of the checkpoints in an open folder, newest first; the caller frees out->at. */

@@ -133,17 +133,13 @@ weft_status ckpt_open(const char *dir, ckpt **out)
 
 weft_status ckpt_open_ahead(const char *dir, ckpt **out)
 {
-    weft_status st = open_named(dir, 1, out);
-    if (st == WEFT_OK)
-        ckpt_confirm_begin(*out);
-    return st;
+    return open_named(dir, 1, out);
 }
 
 void ckpt_close(ckpt *c)
 {
     if (!c)
         return;
-    ckpt_confirm_stop(c);
     close(c->folder);
     free(c->ranges.at);
     free(c->manifest.ranges.at);

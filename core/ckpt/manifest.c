@@ -20,31 +20,12 @@
 
 #include "base/err.h"
 #include "base/number/check.h"
+#include "base/number/hex.h"
 #include "base/version.h"
 #include "ckpt/internal.h"
 
 #define FORMAT "weft checkpoint"
 #define VERSION 1
-
-void ckpt_hex(const uint8_t sum[32], char out[65])
-{
-    for (int i = 0; i < 32; i++)
-        snprintf(out + 2 * i, 3, "%02x", sum[i]);
-}
-
-static bool parse_hex(const char *text, uint8_t sum[32])
-{
-    static const char digits[] = "0123456789abcdef";
-    if (strlen(text) != 64)
-        return false;
-    for (int i = 0; i < 64; i++) {
-        const char *d = strchr(digits, text[i]);
-        if (!d)
-            return false;
-        sum[i / 2] = (uint8_t)(sum[i / 2] << 4 | (d - digits));
-    }
-    return true;
-}
 
 weft_status ckpt_trailer(const char *body, uint64_t bytes, char out[CKPT_TRAILER + 1])
 {
@@ -52,7 +33,7 @@ weft_status ckpt_trailer(const char *body, uint64_t bytes, char out[CKPT_TRAILER
     char hex[65];
     if (!EVP_Digest(body, bytes, sum, NULL, EVP_sha256(), NULL))
         return err_fail(WEFT_NO_MEMORY, "no memory for the sum of a manifest");
-    ckpt_hex(sum, hex);
+    hex_write(sum, sizeof sum, hex);
     snprintf(out, CKPT_TRAILER + 1, ",\"sha256\":\"%s\"}\n", hex);
     return WEFT_OK;
 }
@@ -65,7 +46,7 @@ static json_t *shards_json(const ckpt_manifest *m)
     json_t *out = json_array();
     for (uint32_t i = 0; i < m->shards; i++) {
         char hex[65];
-        ckpt_hex(m->sums[i].sha256, hex);
+        hex_write(m->sums[i].sha256, 32, hex);
         json_t *one = json_pack("{s:I, s:s}", "bytes", (json_int_t)m->sums[i].bytes, "sha256", hex);
         if (json_array_append_new(out, one)) {
             json_decref(out);
@@ -171,15 +152,17 @@ static weft_status parse_shards(const json_t *list, pool *p, ckpt_manifest *m)
         return err_fail(WEFT_DATA, "the list of shards is missing, empty or over %u long",
                         CKPT_SHARDS_MAX);
     m->shards = (uint32_t)n;
-    m->sums = pool_array(p, n, sizeof *m->sums);
+    ckpt_shard_sum *sums = pool_array(p, n, sizeof *sums);
+    m->sums = sums;
     for (uint32_t i = 0; i < n; i++) {
         json_int_t bytes;
         const char *hex;
         if (json_unpack_ex(json_array_get(list, i), NULL, JSON_STRICT, "{s:I, s:s}", "bytes",
                            &bytes, "sha256", &hex) ||
-            bytes < 0 || !parse_hex(hex, m->sums[i].sha256))
+            bytes < 0 || strspn(hex, hex_digits) != 64 || hex[64] ||
+            !hex_parse(hex, 32, sums[i].sha256))
             return err_fail(WEFT_DATA, "the entry of shard %" PRIu32 " is malformed", i);
-        m->sums[i].bytes = (uint64_t)bytes;
+        sums[i].bytes = (uint64_t)bytes;
     }
     return WEFT_OK;
 }

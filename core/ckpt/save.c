@@ -23,96 +23,95 @@
 #include "data/file.h"
 #include "data/folder.h"
 
-weft_status ckpt_paths(const char *out_dir, uint64_t step, char temp[4096], char final[4096])
+/* Open OUT/checkpoints for a save. */
+static weft_status open_place(int out, const char *out_dir, uint64_t step, bool make, ckpt_save *s)
 {
-    char temp_name[CKPT_FILE_MAX], final_name[CKPT_FILE_MAX];
+    char name[CKPT_FILE_MAX];
+    *s = (ckpt_save){.step = step, .folder = -1, .lock = -1};
     if (step > INT64_MAX)
         return err_fail(WEFT_USAGE, "step %" PRIu64 " is too large for a checkpoint", step);
-    ckpt_step_name(step, ".", ".tmp", temp_name);
-    ckpt_step_name(step, "", "", final_name);
-    int n = snprintf(temp, CKPT_PATH_MAX, "%s/checkpoints/%s", out_dir, temp_name);
-    int m = snprintf(final, CKPT_PATH_MAX, "%s/checkpoints/%s", out_dir, final_name);
-    if (n < 0 || n >= CKPT_PATH_MAX || m < 0 || m >= CKPT_PATH_MAX)
-        return err_fail(WEFT_USAGE, "the folder name %.64s... is too long", out_dir);
-    return WEFT_OK;
+    ckpt_step_name(step, ".", ".tmp", name);
+    snprintf(s->temp, sizeof s->temp, "%s/checkpoints/%s", out_dir, name);
+    return ckpt_folder_open(out, out_dir, make, &s->folder);
 }
 
-static weft_status refuse_same_step(int folder, const char *final)
+/* The temporary folder's name in it. */
+static const char *temp_name(const ckpt_save *s)
 {
-    struct stat there;
-    if (fstatat(folder, ckpt_last_part(final), &there, AT_SYMLINK_NOFOLLOW) == 0)
-        return err_fail(WEFT_USAGE,
-                        "checkpoint %s exists and is not replaced; check that no other job writes "
-                        "into this run.out",
-                        final);
-    return errno == ENOENT ? WEFT_OK
-                           : err_fail_errno(WEFT_IO, "cannot look for checkpoint %s", final);
+    return strrchr(s->temp, '/') + 1;
 }
 
 /* What rank 0 does in the open folder. */
-static weft_status make_temp(int folder, const char *temp, const char *final)
+static weft_status make_temp(const ckpt_save *s, const char *out_dir)
 {
-    ckpt_sweep(folder);
-    weft_status st = refuse_same_step(folder, final);
-    if (st == WEFT_OK && mkdirat(folder, ckpt_last_part(temp), 0777) < 0)
-        st = err_fail_errno(WEFT_IO, "cannot make folder %s", temp);
-    return st;
+    char final[CKPT_FILE_MAX];
+    struct stat there;
+    ckpt_step_name(s->step, "", "", final);
+    ckpt_sweep(s->folder);
+    if (fstatat(s->folder, final, &there, AT_SYMLINK_NOFOLLOW) == 0)
+        return err_fail(WEFT_USAGE,
+                        "checkpoint %s/checkpoints/%s exists and is not replaced; check that no "
+                        "other job writes into this run.out",
+                        out_dir, final);
+    if (errno != ENOENT)
+        return err_fail_errno(WEFT_IO, "cannot look for checkpoint %s/checkpoints/%s", out_dir,
+                              final);
+    return mkdirat(s->folder, temp_name(s), 0777) < 0
+               ? err_fail_errno(WEFT_IO, "cannot make folder %s", s->temp)
+               : WEFT_OK;
 }
 
-weft_status ckpt_begin(int out, const char *out_dir, uint64_t step, char temp[4096],
-                       char final[4096])
+weft_status ckpt_begin(int out, const char *out_dir, uint64_t step, ckpt_save *s)
 {
-    int folder = -1, lock = -1;
-    weft_status st = ckpt_paths(out_dir, step, temp, final);
+    weft_status st = open_place(out, out_dir, step, true, s);
     if (st == WEFT_OK)
-        st = ckpt_place_free();
+        st = ckpt_folder_lock(s->folder, out_dir, &s->lock);
     if (st == WEFT_OK)
-        st = ckpt_folder_open(out, out_dir, true, &folder);
+        st = make_temp(s, out_dir);
     if (st != WEFT_OK)
-        return st;
-    st = ckpt_folder_lock(folder, out_dir, &lock);
-    if (st == WEFT_OK)
-        st = make_temp(folder, temp, final);
-    if (st == WEFT_OK) {
-        ckpt_place_set(folder, lock, temp);
-        return WEFT_OK;
-    }
-    if (lock >= 0)
-        close(lock);
+        ckpt_part(s);
+    return st;
+}
+
+weft_status ckpt_join(int out, const char *out_dir, uint64_t step, ckpt_save *s)
+{
+    return open_place(out, out_dir, step, false, s);
+}
+
+void ckpt_part(ckpt_save *s)
+{
+    if (s->folder >= 0)
+        close(s->folder);
+    if (s->lock >= 0)
+        close(s->lock); /* gives up the flock */
+    s->folder = s->lock = -1;
+}
+
+void ckpt_abandon(ckpt_save *s)
+{
+    if (s->folder >= 0 && data_folder_remove(s->folder, temp_name(s)) < 0)
+        log_line(WEFT_LOG_WARN, "cannot remove %s: %s", s->temp, strerror(errno));
+    ckpt_part(s);
+}
+
+/* The temporary folder: a descriptor, or -1 with errno. */
+static int open_temp(const ckpt_save *s)
+{
+    return openat(s->folder, temp_name(s), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+weft_status ckpt_write_shard(const ckpt_save *s, uint32_t shard, uint32_t shards,
+                             const ckpt_piece *pieces, uint32_t n, const ckpt_halt *halt,
+                             ckpt_shard_sum *sum)
+{
+    const int folder = open_temp(s);
+    if (folder < 0)
+        return err_fail_errno(WEFT_IO, "cannot write a checkpoint into %s", s->temp);
+    const weft_status st = ckpt_shard_write(folder, shard, shards, pieces, n, halt, NULL, sum);
     close(folder);
+    if (st != WEFT_OK)
+        err_context("%s", s->temp);
     return st;
-}
-
-weft_status ckpt_join(int out, const char *out_dir, uint64_t step, char temp[4096])
-{
-    int folder;
-    char final[4096];
-    weft_status st = ckpt_paths(out_dir, step, temp, final);
-    if (st == WEFT_OK)
-        st = ckpt_place_free();
-    if (st == WEFT_OK)
-        st = ckpt_folder_open(out, out_dir, false, &folder);
-    if (st == WEFT_OK)
-        ckpt_place_set(folder, -1, temp);
-    return st;
-}
-
-void ckpt_part(const char *temp)
-{
-    ckpt_place_end(temp);
-}
-
-void ckpt_abandon(const char *temp)
-{
-    if (!temp || !ckpt_is_leftover(ckpt_last_part(temp)))
-        return;
-    int parent = ckpt_place_parent(temp);
-    if (parent >= 0) {
-        if (data_folder_remove(parent, ckpt_last_part(temp)) < 0)
-            log_line(WEFT_LOG_WARN, "cannot remove %s: %s", temp, strerror(errno));
-        close(parent);
-    }
-    ckpt_place_end(temp);
 }
 
 /* --- commit --- */
@@ -142,7 +141,9 @@ static weft_status check_cover(int folder, ckpt_manifest *m, pool *p)
     return ckpt_cover(&m->ranges, p, &tensors, &starts, &n);
 }
 
-weft_status ckpt_complete(int folder, ckpt_manifest *m)
+/* Write the manifest of the shards in the open folder, whose headers are read; `m` has all but the
+ * ranges. */
+static weft_status complete(int folder, ckpt_manifest *m)
 {
     pool p = {0};
     char *text = NULL;
@@ -196,53 +197,44 @@ static void remove_old(int parent, uint64_t step, ckpt_keep keep)
     free(list.at);
 }
 
-static weft_status commit(int parent, const char *temp, const char *final, ckpt_manifest *m,
-                          ckpt_keep keep)
+static weft_status commit(const ckpt_save *s, ckpt_manifest *m, ckpt_keep keep)
 {
-    int folder = openat(parent, temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    char final[CKPT_FILE_MAX];
+    const int folder = open_temp(s);
     if (folder < 0)
         return err_fail_errno(WEFT_IO, "cannot open it");
-    weft_status st = ckpt_complete(folder, m);
+    weft_status st = complete(folder, m);
     close(folder);
     if (st != WEFT_OK)
         return st;
-    if (data_folder_rename(parent, temp, final) < 0)
+    ckpt_step_name(s->step, "", "", final);
+    if (data_folder_rename(s->folder, temp_name(s), final) < 0)
         return err_fail_errno(WEFT_IO, "cannot rename it to %s", final);
-    if (data_file_sync_folder(parent) < 0)
+    if (data_file_sync_folder(s->folder) < 0)
         return err_fail_errno(WEFT_IO, "cannot sync the folder, so that %s may not last", final);
     if (keep.newest)
-        remove_old(parent, m->step, keep);
+        remove_old(s->folder, m->step, keep);
     return WEFT_OK;
 }
 
-weft_status ckpt_commit(const char *temp, const char *final, uint64_t step, const char *job_text,
-                        const ckpt_shard_sum *sums, uint32_t shards, ckpt_keep keep)
+weft_status ckpt_commit(ckpt_save *s, const char *job_text, const ckpt_shard_sum *sums,
+                        uint32_t shards, ckpt_keep keep)
 {
-    uint64_t named;
-    if (!shards || shards > CKPT_SHARDS_MAX ||
-        !ckpt_step_from(ckpt_last_part(final), "", "", &named) || named != step ||
-        !ckpt_is_leftover(ckpt_last_part(temp))) {
-        ckpt_abandon(temp);
-        return err_fail(WEFT_INTERNAL, "a commit of step %" PRIu64 " with %" PRIu32 " shards", step,
-                        shards);
-    }
-    ckpt_shard_sum *own = mem_alloc((uint64_t)shards * sizeof *own);
-    memcpy(own, sums, (uint64_t)shards * sizeof *own);
-    ckpt_manifest m = {
-        .step = step, .job = job_text ? job_text : "", .shards = shards, .sums = own};
-    weft_status st = WEFT_OK;
-    int parent = ckpt_place_parent(temp);
-    if (parent < 0)
-        st = err_fail_errno(WEFT_IO, "cannot open its folder");
-    if (st == WEFT_OK)
-        st = commit(parent, ckpt_last_part(temp), ckpt_last_part(final), &m, keep);
-    if (parent >= 0)
-        close(parent);
-    free(own);
+    ckpt_manifest m = {.step = s->step, .job = job_text, .shards = shards, .sums = sums};
+    const weft_status st = commit(s, &m, keep);
     if (st != WEFT_OK) {
-        err_context("checkpoint %s", temp);
-        ckpt_abandon(temp);
+        err_context("checkpoint %s", s->temp);
+        ckpt_abandon(s);
     }
-    ckpt_place_end(temp);
+    ckpt_part(s);
     return st;
+}
+
+weft_status ckpt_write_alone(int folder, const char *job_text, const ckpt_piece *pieces, uint32_t n,
+                             const ckpt_values *values)
+{
+    ckpt_shard_sum sum;
+    ckpt_manifest m = {.job = job_text, .shards = 1, .sums = &sum};
+    const weft_status st = ckpt_shard_write(folder, 0, 1, pieces, n, NULL, values, &sum);
+    return st == WEFT_OK ? complete(folder, &m) : st;
 }

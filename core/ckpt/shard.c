@@ -224,24 +224,14 @@ static weft_status hash_and_write(int folder, const char *name, const ckpt_piece
     return st;
 }
 
-weft_status ckpt_write_shard(const char *temp, uint32_t shard, uint32_t shards,
-                             const ckpt_piece *pieces, uint32_t n, const ckpt_halt *halt,
+weft_status ckpt_shard_write(int folder, uint32_t shard, uint32_t shards, const ckpt_piece *pieces,
+                             uint32_t n, const ckpt_halt *halt, const ckpt_values *values,
                              ckpt_shard_sum *sum)
-{
-    return ckpt_shard_write(temp, shard, shards, pieces, n, halt, NULL, sum);
-}
-
-weft_status ckpt_shard_write(const char *temp, uint32_t shard, uint32_t shards,
-                             const ckpt_piece *pieces, uint32_t n, const ckpt_halt *halt,
-                             const ckpt_values *values, ckpt_shard_sum *sum)
 {
     if (!shards || shards > CKPT_SHARDS_MAX || shard >= shards)
         return err_fail(WEFT_UNSUPPORTED,
                         "shard %" PRIu32 " of %" PRIu32 ": at most %u are possible", shard, shards,
                         CKPT_SHARDS_MAX);
-    int folder = ckpt_place_open(temp);
-    if (folder < 0)
-        return err_fail_errno(WEFT_IO, "cannot write a checkpoint into %s", temp);
     const ckpt_piece **order = mem_alloc((uint64_t)n * sizeof *order);
     uint32_t n_ordered;
     char name[CKPT_FILE_MAX];
@@ -250,9 +240,6 @@ weft_status ckpt_shard_write(const char *temp, uint32_t shard, uint32_t shards,
     if (st == WEFT_OK)
         st = hash_and_write(folder, name, order, n_ordered, halt, values, sum);
     free(order);
-    close(folder);
-    if (st != WEFT_OK)
-        err_context("%s", temp);
     return st;
 }
 

@@ -60,13 +60,14 @@ typedef struct comm_part {
 weft_status comm_add_link(comm_world *w, comm_part inter, comm_part intra, const uint32_t *machine,
                           bool checked, uint32_t *index);
 
-/* Adds a channel over `ranks` (job ranks in group order) on link `index`. All of its ranks make the
- * same calls in the same order; `name` appears in messages. [setup] [collective] */
+/* Adds a channel over `ranks` (job ranks in group order, this one among them) on link `index`. All
+ * of its ranks make the same calls in the same order; `name` appears in messages. [setup]
+ * [collective] */
 weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, const uint32_t *ranks,
                              uint32_t n, comm_channel **out);
 
-/* Adds an operation of the channel; borrows the schedule, which outlives it. `name` identifies it
- * in errors ("all-reduce of grads block.3"). [setup] */
+/* Adds an operation of the channel; borrows the schedule of this rank in it, which outlives it.
+ * `name` identifies it in errors ("all-reduce of grads block.3"). [setup] */
 weft_status comm_add_op(comm_channel *c, const sched_schedule *s, const char *name, comm_op **out);
 
 /* Memory for the operation's residual of s->residual bytes, 0 at first. The residual is

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/number/hex.h"
 #include "comm/bridge.h"
 #include "comm/info.h"
 #include "job/wire/address.h"
@@ -90,8 +91,7 @@ static weft_status describe_rank(comm_world *w, const weft_conf *conf, weft_link
     weft_status st = job_address_local(&w->who, address, 256);
     if (st == WEFT_OK && w->job)
         st = job_subkey(w->job, "comm job id", key);
-    for (uint32_t i = 0; i < sizeof key; i++)
-        snprintf(id + 2 * i, 3, "%02x", key[i]);
+    hex_write(key, sizeof key, id);
     return st;
 }
 
@@ -137,20 +137,11 @@ weft_status comm_add_link(comm_world *w, comm_part inter, comm_part intra, const
 weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, const uint32_t *ranks,
                              uint32_t n, comm_channel **out)
 {
-    if (w->connected || index >= w->links.n)
-        return err_fail(WEFT_USAGE, "channel %s: %s", name,
-                        w->connected ? "added after comm_connect()" : "no such link");
+    if (w->connected)
+        return err_fail(WEFT_USAGE, "channel %s: added after comm_connect()", name);
     comm_channel *c = pool_alloc(&w->pool, sizeof *c);
-    c->me = n;
-    for (uint32_t i = 0; i < n; i++) {
-        if (ranks[i] >= w->who.ranks || (i && ranks[i] == w->who.rank && c->me < n))
-            return err_fail(WEFT_USAGE, "channel %s: rank %u %s", name, ranks[i],
-                            ranks[i] >= w->who.ranks ? "is not in the job" : "is in it twice");
-        if (ranks[i] == w->who.rank)
-            c->me = i;
-    }
-    if (c->me == n)
-        return err_fail(WEFT_USAGE, "channel %s: this rank, %u, is not in it", name, w->who.rank);
+    while (ranks[c->me] != w->who.rank)
+        c->me++;
     c->link = w->links.at[index];
     c->name = pool_text(&w->pool, name);
     c->n = n;
@@ -181,11 +172,6 @@ weft_status comm_add_op(comm_channel *c, const sched_schedule *s, const char *na
     const sched_request *r = &s->r;
     if (w->connected)
         return err_fail(WEFT_USAGE, "%s on channel %s: added after comm_connect()", name, c->name);
-    if (r->ranks != c->n || r->me != c->me)
-        return err_fail(WEFT_USAGE,
-                        "%s: its schedule is for rank %u of %u, but channel %s has this rank as %u "
-                        "of %u",
-                        name, r->me, r->ranks, c->name, c->me, c->n);
     if (s->maps && !sched_link_maps(c->link->table->caps))
         return err_fail(WEFT_USAGE,
                         "%s on channel %s: algorithm '%s' needs a link that maps, and %s "

@@ -12,11 +12,7 @@
 
 static weft_status unknown_section(const config *c, const char *section, const config_setting *at)
 {
-    const char **names = mem_alloc(c->knowns.n * sizeof *names);
-    for (uint32_t i = 0; i < c->knowns.n; i++)
-        names[i] = c->knowns.at[i].section;
-    const char *near = config_nearest(section, names, c->knowns.n);
-    free(names);
+    const char *near = config_nearest(section, c->knowns.at, c->knowns.n);
     const char *place = config_place(c, at);
     if (near)
         return err_fail(WEFT_USAGE, "%s: unknown section [%s]; did you mean [%s]?", place, section,

@@ -160,10 +160,7 @@ static int keep_entry(void *user, const char *section, const char *key, const ch
                       section, before->line) == WEFT_OK;
     if (c->entries.n >= CONFIG_MAX_KEYS)
         return refuse(in, "more than %d keys", CONFIG_MAX_KEYS) == WEFT_OK;
-    *vec_push(&c->entries) = (config_setting){.section = pool_text(&c->pool, section),
-                                              .key = pool_text(&c->pool, key),
-                                              .value = pool_text(&c->pool, text),
-                                              .line = in->line};
+    config_put(c, (config_setting){section, key, text, in->line, NULL, false, NULL});
     return 1;
 }
 

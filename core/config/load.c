@@ -11,23 +11,12 @@ config *config_copy(const config *c, const char *except)
     config *copy = config_new(c->name);
     for (uint32_t i = 0; i < c->sections.n; i++) {
         const config_heading *w = &c->sections.at[i];
-        if (config_within(w->section, except))
-            continue;
-        config_note_section(copy, w->section, w->line);
+        if (!config_within(w->section, except))
+            config_note_section(copy, w->section, w->line);
     }
-    for (uint32_t i = 0; i < c->entries.n; i++) {
-        const config_setting *e = &c->entries.at[i];
-        if (config_within(e->section, except))
-            continue;
-        *vec_push(&copy->entries) =
-            (config_setting){.section = pool_text(&copy->pool, e->section),
-                             .key = pool_text(&copy->pool, e->key),
-                             .value = pool_text(&copy->pool, e->value),
-                             .line = e->line,
-                             .file = e->file ? pool_text(&copy->pool, e->file) : NULL,
-                             .tuned = e->tuned,
-                             .former = e->former ? pool_text(&copy->pool, e->former) : NULL};
-    }
+    for (uint32_t i = 0; i < c->entries.n; i++)
+        if (!config_within(c->entries.at[i].section, except))
+            config_put(copy, c->entries.at[i]);
     if (c->remark)
         config_remark(copy, c->remark);
     return copy;
@@ -36,12 +25,11 @@ config *config_copy(const config *c, const char *except)
 static void put_entry(config *c, const char *section, size_t section_bytes, const char *key,
                       size_t key_bytes, const char *value, const char *where)
 {
-    config_setting e = {.value = pool_text(&c->pool, value)};
+    config_setting e = {.value = value, .file = where};
     e.section = pool_printf(&c->pool, "%.*s", (int)section_bytes, section);
     e.key = pool_printf(&c->pool, "%.*s", (int)key_bytes, key);
-    e.file = where ? pool_text(&c->pool, where) : NULL;
     config_note_section(c, e.section, 0);
-    *vec_push(&c->entries) = e;
+    config_put(c, e);
 }
 
 /* "train.batch=8": the key ends at the first '=', the section at the last '.' before it. */

@@ -60,7 +60,7 @@ char *config_dump(const config *c)
     mem_text out;
     mem_text_begin(&out);
     for (uint32_t i = 0; i < c->knowns.n; i++)
-        dump_section(c, c->knowns.at[i].section, out.to);
+        dump_section(c, c->knowns.at[i], out.to);
     if (c->remark)
         fprintf(out.to, "; %s\n", c->remark);
     return mem_text_end(&out);

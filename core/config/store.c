@@ -51,6 +51,16 @@ const config_setting *config_entry(const config *c, const char *section, const c
     return NULL;
 }
 
+void config_put(config *c, config_setting e)
+{
+    e.section = pool_text(&c->pool, e.section);
+    e.key = pool_text(&c->pool, e.key);
+    e.value = pool_text(&c->pool, e.value);
+    e.file = e.file ? pool_text(&c->pool, e.file) : NULL;
+    e.former = e.former ? pool_text(&c->pool, e.former) : NULL;
+    *vec_push(&c->entries) = e;
+}
+
 /* "comm.tcp.encrypt" to "comm.tcp" and "encrypt"; a key without a dot is a bug of the caller. */
 const char *config_split(const char *name, char section[CONFIG_MAX_NAME + 1])
 {
@@ -116,7 +126,7 @@ void config_warn_code(const config *c)
 bool config_knows(const config *c, const char *section)
 {
     for (uint32_t i = 0; i < c->knowns.n; i++)
-        if (!strcmp(c->knowns.at[i].section, section))
+        if (!strcmp(c->knowns.at[i], section))
             return true;
     return false;
 }
@@ -175,7 +185,7 @@ static weft_status add_options(config *c, const char *section, const char *owner
     section = pool_text(&c->pool, section);
     owner = pool_text(&c->pool, owner);
     if (!config_knows(c, section))
-        *vec_push(&c->knowns) = (config_known){section};
+        *vec_push(&c->knowns) = section;
     weft_status st = WEFT_OK;
     for (; options && *options && st == WEFT_OK; options++)
         st = add_option(c, section, owner, *options, unused);

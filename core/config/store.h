@@ -31,10 +31,6 @@ typedef struct config_declaration {
     bool unused;               /* of a plugin that the job does not use */
 } config_declaration;
 
-typedef struct config_known {
-    const char *section;
-} config_known;
-
 typedef struct config_bound_conf config_bound_conf; /* a weft_conf and what it looks into */
 
 struct config {
@@ -42,7 +38,7 @@ struct config {
     const char *name;            /* for messages: "job.ini"; NULL without a file */
     VEC(config_setting) entries; /* in the order of the text, then those of the command line */
     VEC(config_heading) sections;
-    VEC(config_known) knowns; /* sections added, in that order */
+    VEC(const char *) knowns; /* sections added, in that order */
     VEC(config_declaration) options;
     config_bound_conf *confs;
     const char *remark;       /* the last line of a dump; NULL: none */
@@ -75,6 +71,9 @@ config *config_new(const char *name);
 
 /* store.c: the last entry of section and key, or NULL. */
 const config_setting *config_entry(const config *c, const char *section, const char *key);
+
+/* store.c: add an entry like `e`, with its own copies of the texts. */
+void config_put(config *c, config_setting e);
 
 /* store.c: record that the section was written; each name once. */
 void config_note_section(config *c, const char *section, uint32_t line);

@@ -56,18 +56,14 @@ static weft_status check(const config *f)
 
 static void take(config *c, const config *f)
 {
-    const char *file = pool_text(&c->pool, f->name);
     for (uint32_t i = 0; i < f->entries.n; i++) {
-        const config_setting *e = &f->entries.at[i], *before = config_entry(c, e->section, e->key);
-        if (before)
+        config_setting e = f->entries.at[i];
+        if (config_entry(c, e.section, e.key))
             continue;
-        config_note_section(c, e->section, 0);
-        *vec_push(&c->entries) = (config_setting){.section = pool_text(&c->pool, e->section),
-                                                  .key = pool_text(&c->pool, e->key),
-                                                  .value = pool_text(&c->pool, e->value),
-                                                  .line = e->line,
-                                                  .file = file,
-                                                  .tuned = true};
+        config_note_section(c, e.section, 0);
+        e.file = f->name;
+        e.tuned = true;
+        config_put(c, e);
     }
 }
 

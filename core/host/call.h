@@ -259,10 +259,4 @@ void host_crash_watch(void);
 void host_crash_keep(char sentence[HOST_CRASH_TEXT]);
 void host_crash_main_returns(void); /* from here on main() may call exit() */
 
-/* --- mapped.c --- */
-
-/* The path of the file that this process has mapped at an address, cut where it does not fit;
- * false: none. Safe in a signal handler. */
-bool host_mapped_file(const void *address, char *path, size_t capacity);
-
 #endif

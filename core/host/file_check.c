@@ -346,8 +346,10 @@ static bool same_machine(const Elf64_Ehdr *e)
             own.e_ident[EI_CLASS] == e->e_ident[EI_CLASS]);
 }
 
-static weft_status check_elf(int fd, uint64_t bytes)
+weft_status host_file_check_elf(const host_trusted *t)
 {
+    const int fd = t->file;
+    const uint64_t bytes = (uint64_t)t->st.st_size;
     Elf64_Ehdr e;
     if (!read_at(fd, &e, sizeof e, 0) || memcmp(e.e_ident, ELFMAG, SELFMAG))
         return err_fail(WEFT_USAGE, "it is not a shared object (no ELF header)");
@@ -367,9 +369,4 @@ static weft_status check_elf(int fd, uint64_t bytes)
                             (unsigned long long)bytes);
     }
     return WEFT_OK;
-}
-
-weft_status host_file_check_elf(const host_trusted *t)
-{
-    return check_elf(t->file, (uint64_t)t->st.st_size);
 }

@@ -1,6 +1,7 @@
 /* host/formats.c: what a model family says of files of other programs (weft/model.h): texts are
  * bounded, names are there once, and axes can be parsed. Whether the rows fit the parameters that
  * the family builds is a matter of its graph, which is not known here. */
+#include <stddef.h>
 #include <string.h>
 #include <weft/model.h>
 
@@ -83,8 +84,9 @@ static weft_status check_axes(const place *p, const char *axes)
                : wrong(p, "its axes", "are not names and groups in brackets, one blank apart");
 }
 
-static weft_status check_tensor(const place *p, const weft_model_tensor *t)
+static weft_status check_tensor(const place *p, const void *row)
 {
+    const weft_model_tensor *t = row;
     weft_status st = check_optional(p, "its param", t->param);
     if (st == WEFT_OK)
         st = check_text(p, "its name", t->name, false);
@@ -111,8 +113,9 @@ static bool declared(const weft_component *c, const char *key)
     return false;
 }
 
-static weft_status check_field(const place *p, const weft_model_field *f)
+static weft_status check_field(const place *p, const void *row)
 {
+    const weft_model_field *f = row;
     weft_status st = check_optional(p, "its key", f->key);
     if (st == WEFT_OK)
         st = check_text(p, "its field", f->field, false);
@@ -139,50 +142,31 @@ typedef struct row_kind {
     const char *what;
     size_t least, size;
     weft_status (*check)(const place *p, const void *row);
-    const char *(*names[2])(const void *row); /* that no two rows share; NULL: none */
+    size_t names[2]; /* offsets of texts that no two rows share; 0: none */
 } row_kind;
 
-static weft_status tensor_row(const place *p, const void *row)
-{
-    return check_tensor(p, row);
-}
-
-static weft_status field_row(const place *p, const void *row)
-{
-    return check_field(p, row);
-}
-
-static const char *tensor_param(const void *row)
-{
-    return ((const weft_model_tensor *)row)->param;
-}
-
-static const char *tensor_name(const void *row)
-{
-    return ((const weft_model_tensor *)row)->name;
-}
-
-static const char *field_name(const void *row)
-{
-    return ((const weft_model_field *)row)->field;
-}
-
-static const row_kind tensor_kind = {"tensor",
-                                     WEFT_END_OF(weft_model_tensor, axes),
-                                     sizeof(weft_model_tensor),
-                                     tensor_row,
-                                     {tensor_param, tensor_name}};
+static const row_kind tensor_kind = {
+    "tensor",
+    WEFT_END_OF(weft_model_tensor, axes),
+    sizeof(weft_model_tensor),
+    check_tensor,
+    {offsetof(weft_model_tensor, param), offsetof(weft_model_tensor, name)}};
 static const row_kind field_kind = {"field",
                                     WEFT_END_OF(weft_model_field, values),
                                     sizeof(weft_model_field),
-                                    field_row,
-                                    {field_name, NULL}};
+                                    check_field,
+                                    {offsetof(weft_model_field, field), 0}};
+
+static const char *text_at(const void *row, size_t offset)
+{
+    return *(const char *const *)((const char *)row + offset);
+}
 
 static weft_status check_twice(const place *p, const row_kind *k, void *const *own)
 {
     for (uint32_t i = 0; i < 2 && k->names[i]; i++)
         for (uint32_t j = 0; j < p->row; j++) {
-            const char *a = k->names[i](own[j]), *b = k->names[i](own[p->row]);
+            const char *a = text_at(own[j], k->names[i]), *b = text_at(own[p->row], k->names[i]);
             if (a && b && !strcmp(a, b))
                 return wrong(p, a, "is there twice");
         }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/number/hex.h"
 #include "config/config.h"
 #include "host/object.h"
 
@@ -123,13 +124,11 @@ const host_component *host_own_op(const host *h, uint32_t i)
 
 const host_component *host_used_find(const host *h, const char *iface, const char *name)
 {
-    for (uint32_t i = 0; i < h->used.n; i++)
-        for (uint32_t j = 0; j < h->used.at[i]->n; j++) {
-            const host_component *c = &h->used.at[i]->components[j].shown;
-            if (!strcmp(c->name, name) && c->table && !strcmp(c->iface, iface))
-                return c;
-        }
-    return NULL;
+    const char *const ifaces[] = {iface, NULL};
+    const host_component *c = NULL;
+    for (uint32_t i = 0; !c && i < h->used.n; i++)
+        c = host_object_find(h->used.at[i], name, ifaces);
+    return c;
 }
 
 uint32_t host_used(const host *h, const char *iface, const host_component **out, uint32_t cap)
@@ -163,8 +162,7 @@ static weft_status digest_stream(const host_object *o, FILE *f, EVP_MD_CTX *hash
         good = EVP_DigestUpdate(hash, block, n);
     if (!good || ferror(f) || !EVP_DigestFinal_ex(hash, sum, NULL))
         return err_fail(WEFT_IO, "cannot compute the SHA-256 of %s", o->path);
-    for (uint32_t i = 0; i < sizeof sum; i++)
-        snprintf(hex + 2 * i, 3, "%02x", sum[i]);
+    hex_write(sum, sizeof sum, hex);
     return WEFT_OK;
 }
 

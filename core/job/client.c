@@ -17,13 +17,11 @@
 #include "job/roles.h"
 #include "job/stop.h"
 #include "job/wire/address.h"
-#include "job/wire/key.h"
 
 struct job_client {
     job_wire w;
     job_beats *beats;
-    bool met;         /* rank 0 has welcomed us */
-    uint64_t process; /* job_wire_hello */
+    bool met; /* rank 0 has welcomed us */
 };
 
 /* --- events --- */
@@ -215,26 +213,15 @@ static void *serve(void *arg)
 
 /* --- calls from job.c --- */
 
-static void listen_for_children(void *ctx, job_place *out)
-{
-    job_beats_listen(ctx, out);
-}
-
 weft_status job_client_start(job *j)
 {
     job_client *c = j->client = mem_alloc(sizeof *c);
     c->w.fd = -1;
     j->act = act;
     j->sign_of = sign_of;
-    weft_status st = job_key_random((uint8_t *)&c->process, sizeof c->process);
+    weft_status st = job_beats_open(j, &c->w, &c->beats);
     if (st == WEFT_OK)
-        st = job_beats_open(j, &c->w, c->process, &c->beats);
-    job_meet m = {
-        .j = j, .w = &c->w, .process = c->process, .listen = listen_for_children, .ctx = c->beats};
-    if (st == WEFT_OK) {
-        job_beats_mark(c->beats, m.first);
-        st = job_meet_rank0(&m);
-    }
+        st = job_meet_rank0(c->beats);
     if (st != WEFT_OK)
         return st;
     c->met = true;

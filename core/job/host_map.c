@@ -200,8 +200,7 @@ static weft_status find_distances(job *j, const job_identity *who, job_hosts *ou
 static weft_status find_same_host(job *j, const job_identity *who, job_hosts *out)
 {
     uint64_t mine = digest_of_cpus(), *all = mem_alloc(who->ranks * sizeof *all);
-    all[0] = mine;
-    weft_status st = j ? job_exchange(j, "cpus", &mine, sizeof mine, all) : WEFT_OK;
+    weft_status st = job_exchange(j, "cpus", &mine, sizeof mine, all);
     for (uint32_t r = 0; st == WEFT_OK && r < who->ranks; r++) {
         if (out->machine[r] != out->machine[who->rank] || all[r] != mine)
             continue;
@@ -218,8 +217,7 @@ weft_status job_find_hosts(job *j, job_identity *who, job_hosts *out)
     if (j)
         job_get_address(j, who);
     describe(who, &mine);
-    all[0] = mine;
-    weft_status st = j ? job_exchange(j, "sites", &mine, sizeof mine, all) : WEFT_OK;
+    weft_status st = job_exchange(j, "sites", &mine, sizeof mine, all);
     take_capacity(who->ranks, out);
     for (uint32_t r = 0; st == WEFT_OK && r < who->ranks; r++) {
         uint32_t like = r && together(&all[r - 1], &all[r]) ? r - 1 : 0;

@@ -38,10 +38,6 @@ typedef struct job_identity {
  * rank, not launched. identity/identity.c has the order of precedence. [setup] */
 weft_status job_identify(job_identity *out);
 
-/* Make a job key and write it to the new file `path`, mode 0600, for `weft key -o FILE`. It is an
- * error if the file exists; it is not overwritten. [setup] */
-weft_status job_key_write(const char *path);
-
 typedef struct job_options {
     const char *key_file; /* [run] key: NULL unless given; a descriptor of the launcher wins */
     double frozen_after; /* seconds from a rank's last sign of life until the survivors have exited;

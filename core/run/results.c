@@ -5,9 +5,13 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "comm/comm.h"
+#include "plan/scalar.h"
+#include "run/exec/arena.h"
 #include "run/exec/library.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #define SKIPS_IN_A_ROW 20
@@ -40,16 +44,32 @@ static void open_axes(run_results *r)
     }
 }
 
+static bool is_reported(const plan_scalar_slot *x)
+{
+    return x->saved == SCALAR_OF_PLUGIN && strchr(x->name, '.');
+}
+
+static void open_scalars(run_results *r)
+{
+    const uint32_t n = r->exec->plan->scalars.n;
+    r->scalars = mem_alloc((uint64_t)n * SCALAR_BYTES);
+    r->reported = mem_alloc(n * sizeof *r->reported);
+    for (uint32_t i = 0; i < n; i++)
+        if (is_reported(&r->exec->plan->scalars.at[i]))
+            r->reported[r->nreported++].name = r->exec->plan->scalars.at[i].name;
+}
+
 void run_results_open(run_results *r, uint64_t first)
 {
     open_axes(r);
-    run_scalars_begin(&r->scalars, r->exec);
+    open_scalars(r);
     run_ranks_begin(&r->ranks, r->exec->job, r->exec->rank, r->spec->ranks, first);
 }
 
 void run_results_close(run_results *r)
 {
-    run_scalars_free(&r->scalars);
+    free(r->scalars);
+    free(r->reported);
     run_ranks_free(&r->ranks);
 }
 
@@ -83,6 +103,17 @@ static void measure(run_results *r, run_metrics *m)
     m->resident_bytes = resident_bytes();
 }
 
+static weft_status scalar_value(const run_results *r, const char *name, double *out)
+{
+    const uint64_t at = plan_scalar(r->exec->plan, name);
+    float value;
+    if (at == UINT64_MAX)
+        return err_fail(WEFT_INTERNAL, "the plan has no scalar '%s'", name);
+    memcpy(&value, r->scalars + at, sizeof value);
+    *out = (double)value;
+    return WEFT_OK;
+}
+
 static void tell_skipped(const run_metrics *m)
 {
     char scale[64] = "";
@@ -100,13 +131,16 @@ weft_status run_results_end(run_results *r, run_metrics *m)
     double *const to[] = {&m->loss, &m->grad_norm, &m->lr, &gate, &m->skipped, &m->scale};
     const size_t n = sizeof to / sizeof *to - !r->spec->scaled;
     measure(r, m);
-    weft_status st = run_scalars_read(&r->scalars);
+    weft_status st =
+        run_exec_read(r->exec, 0, r->scalars, (uint64_t)r->exec->plan->scalars.n * SCALAR_BYTES);
+    for (uint32_t i = 0; st == WEFT_OK && i < r->nreported; i++)
+        st = scalar_value(r, r->reported[i].name, &r->reported[i].value);
     for (size_t i = 0; st == WEFT_OK && i < n; i++)
-        st = run_scalars_value(&r->scalars, names[i], to[i]);
+        st = scalar_value(r, names[i], to[i]);
     if (st != WEFT_OK)
         return st;
-    m->told = r->scalars.reported;
-    m->nscalars = r->scalars.nscalars;
+    m->told = r->reported;
+    m->nscalars = r->nreported;
     m->skips = gate == 0;
     r->skips_in_a_row = m->skips ? r->skips_in_a_row + 1 : 0;
     if (m->skips)

@@ -4,13 +4,15 @@
 
 #include "resolve/spec.h"
 #include "run/exec/executor.h"
-#include "run/scalars.h"
+#include "run/view/metrics.h"
 #include "run/view/ranks.h"
 
 typedef struct run_results {
     run_executor *exec;
     const spec *spec;
-    run_scalars scalars;
+    char *scalars;        /* the plan's, read after a step by one copy and one wait */
+    run_metric *reported; /* those of plugins whose names have a dot: metrics have them */
+    uint32_t nreported;
     run_ranks ranks; /* their times */
     uint64_t skips_in_a_row;
     uint64_t peak_bytes;            /* memory of the busiest rank's plan */

@@ -15,7 +15,10 @@ class Files(started.Case):
         return "run/checkpoints/step-00000004"
 
     def test_key(self):
+        mask = os.umask(0)
         self.weft("key", "-o", "job.key")
+        os.umask(mask)
+        self.assertEqual(os.path.getsize(self.path("job.key")), 65)
         mode = os.stat(self.path("job.key")).st_mode
         self.assertEqual(stat.S_IMODE(mode), 0o600)
         first = self.read("job.key")

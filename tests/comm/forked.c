@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "forked.h"
 
+#include "../key_file.h"
+
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -130,8 +132,7 @@ int forked_run(const char *plugin, uint32_t n, uint64_t arena, forked_body body,
         return 0;
     snprintf(key, sizeof key, "/tmp/weft-comm-%d.key", (int)getpid());
     unlink(key);
-    if (job_key_write(key) != WEFT_OK)
-        abort();
+    key_file_write(key);
     uint16_t port = free_port();
     for (uint32_t i = 0; i < n; i++) {
         forked f = {.me = i, .n = n, .argument = argument};

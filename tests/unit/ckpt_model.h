@@ -113,20 +113,20 @@ static inline void deal(shard_pieces *shard, uint32_t shards, uint64_t step)
 /* What the ranks of a job do, one after the other. */
 static inline weft_status save(uint64_t step, uint32_t shards, uint32_t keep)
 {
-    char temp[4096], final[4096];
+    ckpt_save s;
     shard_pieces *shard = malloc(shards * sizeof *shard);
     ckpt_shard_sum *sums = calloc(shards, sizeof *sums);
     assert_true(shard && sums);
     deal(shard, shards, step);
     err_clear();
-    weft_status st = ckpt_begin(-1, work, step, temp, final);
+    weft_status st = ckpt_begin(-1, work, step, &s);
     if (st == WEFT_OK) {
         for (uint32_t i = 0; i < shards && st == WEFT_OK; i++)
-            st = ckpt_write_shard(temp, i, shards, shard[i].at, shard[i].n, NULL, &sums[i]);
+            st = ckpt_write_shard(&s, i, shards, shard[i].at, shard[i].n, NULL, &sums[i]);
         if (st != WEFT_OK)
-            ckpt_abandon(temp);
+            ckpt_abandon(&s);
         else
-            st = ckpt_commit(temp, final, step, "[run]\nname = \xc3\xa9t\xc3\xa9\n", sums, shards,
+            st = ckpt_commit(&s, "[run]\nname = \xc3\xa9t\xc3\xa9\n", sums, shards,
                              (ckpt_keep){keep, 0});
     }
     free(shard);

@@ -201,8 +201,10 @@ static weft_status run(formats_exporter *x, FILE *say)
     if (lstat(x->r->to, &there) == 0)
         return err_fail(WEFT_USAGE, "%s exists and is not replaced; give another name", x->r->to);
     st = ckpt_open_ahead(x->r->from, &x->c);
-    if (st == WEFT_OK)
+    if (st == WEFT_OK) {
+        formats_confirm_begin(&x->confirm, x->c);
         st = open_model(x);
+    }
     if (st == WEFT_OK)
         st = strcmp(x->r->format, FORMATS_LLMC) ? formats_pack_folder(x) : formats_pack_llmc(x);
     if (st == WEFT_OK)
@@ -220,6 +222,7 @@ weft_status formats_export(const formats_request *r, FILE *say)
     weft_status st = run(&x, say);
     json_decref(x.config);
     formats_model_close(&x.model);
+    formats_confirm_stop(&x.confirm);
     ckpt_close(x.c);
     pool_free(&x.mem);
     return st;

@@ -8,6 +8,7 @@
 #include "data/folder.h"
 #include "data/tokenizer.h"
 #include "formats/internal.h"
+#include "formats/output.h"
 #include "resolve/resolve.h"
 
 typedef struct importer {
@@ -207,9 +208,8 @@ static void print_job(const importer *m, FILE *to)
             (long long)(context && context < 1024 ? context : 1024), m->to);
 }
 
-static weft_status write_beside(void *ctx, int folder)
+static weft_status write_beside(const importer *m, int folder)
 {
-    importer *m = ctx;
     char *text = NULL;
     size_t bytes = 0;
     weft_status st = WEFT_OK;
@@ -240,11 +240,10 @@ static char *kept_job(const importer *m)
     return all;
 }
 
-static weft_status write_checkpoint(importer *m)
+static weft_status fill(const importer *m, int folder)
 {
     const formats_params *p = &m->model.params;
     const ckpt_values values = {give_values, m->f};
-    const ckpt_beside beside = {write_beside, m};
     ckpt_piece *pieces = mem_alloc((p->n + 1) * sizeof *pieces);
     for (uint32_t i = 0; i < p->n; i++) {
         const weft_shape *s = &p->at[i].shape;
@@ -256,10 +255,24 @@ static weft_status write_checkpoint(importer *m)
         }
     }
     char *kept = kept_job(m);
-    weft_status st = kept ? ckpt_write_alone(m->r->to, 0, kept, pieces, p->n, &values, &beside)
+    weft_status st = kept ? ckpt_write_alone(folder, kept, pieces, p->n, &values)
                           : err_fail(WEFT_NO_MEMORY, "no memory for the job of the checkpoint");
     free(kept);
     free(pieces);
+    return st == WEFT_OK ? write_beside(m, folder) : st;
+}
+
+static weft_status write_checkpoint(const importer *m)
+{
+    formats_output f;
+    weft_status st = formats_output_begin(m->r->to, &f);
+    if (st != WEFT_OK)
+        return st;
+    st = fill(m, f.fd);
+    if (st == WEFT_OK)
+        return formats_output_commit(&f);
+    formats_output_abandon(&f);
+    err_context("%s", m->r->to);
     return st;
 }
 

@@ -13,6 +13,8 @@
  *   model.c        a model from INI text: its family, its parameters
  *   open.c         formats_open and its relatives
  *   beside.c       the small files of a folder that come along
+ *   output.c       a folder that is written whole or not at all
+ *   confirm.c      the sums of a checkpoint, while it is exported
  *   import.c, export.c, write.c   the rest of formats.h
  *
  * Parsers name the fault alone; callers put the file before it with err_context(). */

@@ -11,6 +11,7 @@
 #include "base/lengthy.h"
 #include "data/file.h"
 #include "data/folder.h"
+#include "formats/output.h"
 
 #define FILE_BYTES ((uint64_t)5000000000u) /* as transformers has it */
 #define NAME_BYTES 64
@@ -174,21 +175,21 @@ static weft_status fill(packing *k)
         st = write_index(k, bytes);
     if (st == WEFT_OK && k->x->beside)
         st = formats_beside_copy(k->x->beside, k->folder, false, k->x->trusted);
-    return st == WEFT_OK ? ckpt_confirm(k->x->c) : st;
+    return st == WEFT_OK ? formats_confirm_end(&k->x->confirm) : st;
 }
 
 weft_status formats_pack_folder(formats_exporter *x)
 {
-    data_folder f;
+    formats_output f;
     packing k = {.x = x};
-    weft_status st = data_folder_begin(x->r->to, &f);
+    weft_status st = formats_output_begin(x->r->to, &f);
     if (st != WEFT_OK)
         return st;
     k.folder = f.fd;
     st = fill(&k);
     if (st == WEFT_OK)
-        return data_folder_commit(&f);
-    data_folder_abandon(&f);
+        return formats_output_commit(&f);
+    formats_output_abandon(&f);
     err_context("%s", x->r->to);
     return st;
 }
@@ -264,7 +265,7 @@ weft_status formats_pack_llmc(formats_exporter *x)
     if (close(fd) < 0 && st == WEFT_OK)
         st = err_fail_errno(WEFT_IO, "cannot close it");
     if (st == WEFT_OK)
-        st = ckpt_confirm(x->c);
+        st = formats_confirm_end(&x->confirm);
     if (st == WEFT_OK && link(temp, x->r->to) < 0)
         st = err_fail_errno(data_file_status(errno), "it cannot get its name");
     if (unlink(temp) < 0 && st == WEFT_OK)

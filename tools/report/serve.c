@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "base/number/hex.h"
 #include "cli/cli.h"
 
 #include <arpa/inet.h>
@@ -182,8 +183,7 @@ static void make_token(server *s)
     unsigned char bytes[TOKEN_BYTES];
     if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
         abort(); /* 16 bytes always come whole */
-    for (uint32_t i = 0; i < TOKEN_BYTES; i++)
-        snprintf(s->token + 2 * (size_t)i, 3, "%02x", bytes[i]);
+    hex_write(bytes, TOKEN_BYTES, s->token);
     snprintf(s->live, sizeof s->live, "data.json?token=%s", s->token);
 }
 

@@ -33,4 +33,19 @@ static inline bool check_align(uint64_t v, uint64_t align, uint64_t *out)
     return true;
 }
 
+/* The decimal number at *at, of digits alone, which is then behind it; false: there is none, or it
+ * is above `max`. */
+static inline bool check_number(const char **at, uint64_t max, uint64_t *out)
+{
+    const char *digit = *at;
+    uint64_t v = 0;
+    for (; *digit >= '0' && *digit <= '9'; digit++)
+        if (!check_mul(v, 10, &v) || !check_add(v, (uint64_t)(*digit - '0'), &v) || v > max)
+            return false;
+    const bool any = digit != *at;
+    *at = digit;
+    *out = v;
+    return any;
+}
+
 #endif

@@ -148,18 +148,18 @@ int job_beats_sleep(const job_beats *b)
 
 /* --- creation --- */
 
-weft_status job_beats_open(job *j, job_wire *rank0, uint64_t process, job_beats **out)
+weft_status job_beats_open(job *j, job_wire *rank0, job_beats **out)
 {
     job_beats *b = *out = mem_alloc(sizeof *b);
     b->j = j;
     b->tree = (job_tree){j->who.ranks, job_tree_fanout};
     b->store = rank0;
-    b->process = process;
     b->epoll_fd = -1;
     b->parent.w.fd = -1;
     b->children.n = job_tree_children(&b->tree, j->who.rank, &b->children.first);
-    if (is_child_of_rank0(b) && !b->children.n)
-        return WEFT_OK;
+    const weft_status st = job_key_random((uint8_t *)&b->process, sizeof b->process);
+    if (st != WEFT_OK || (is_child_of_rank0(b) && !b->children.n))
+        return st;
     b->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (b->epoll_fd < 0)
         return err_fail_errno(WEFT_IO, "no descriptor to watch heartbeats with");

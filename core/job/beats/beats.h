@@ -86,7 +86,7 @@ typedef struct job_beats {
 } job_beats;
 
 /* `rank0` is the connection to it, which may open later. [setup] */
-weft_status job_beats_open(job *j, job_wire *rank0, uint64_t process, job_beats **out);
+weft_status job_beats_open(job *j, job_wire *rank0, job_beats **out);
 void job_beats_close(job_beats *b); /* NULL allowed */
 
 /* Before each hello: listen on the address that the connection to rank 0 has, or that [run] address

@@ -14,7 +14,6 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "job/beats/beats.h"
-#include "job/control/progress.h"
 
 #define ATTEMPT_MS 3000 /* until connected, from there until the welcome */
 #define SPREAD_MS 4096  /* ranks dial a millisecond apart: many may share a machine */
@@ -110,13 +109,11 @@ static weft_status finish_connect(job_beats_parent *p)
 static weft_status read_greeting(job_beats *b)
 {
     job_beats_parent *p = &b->parent;
-    uint8_t psk[KEY_BYTES];
     weft_status st = job_handshake_read(&p->hail, p->w.fd);
     if (st == WEFT_OK)
-        st = job_handshake_key(&p->hail, p->key, psk);
-    if (st == WEFT_OK && (st = job_wire_open(&p->w, b->j->tls, p->w.fd, false, psk)) == WEFT_OK)
+        st = job_handshake_open(&p->hail, p->key, b->j->tls, false, &p->w);
+    if (st == WEFT_OK)
         p->phase = BEATS_SHAKE;
-    explicit_bzero(psk, sizeof psk);
     return st;
 }
 
@@ -126,17 +123,8 @@ static weft_status shake(job_beats *b)
     const weft_status st = job_tls_handshake(p->w.tls);
     if (st != WEFT_OK)
         return st;
-    job_wire_hello h = {.rank = b->j->who.rank,
-                        .ranks = b->j->who.ranks,
-                        .process = b->process,
-                        .launch = b->j->who.launch,
-                        .attempt = job_attempt_number()};
-    uint8_t body[HELLO_BYTES];
-    job_wire_version(h.version);
-    job_wire_host(h.host);
-    job_wire_pack_hello(&h, body);
     p->w.limit = BEAT_DOWN_BYTES;
-    job_wire_send(&p->w, WIRE_HELLO, 0, 0, body, sizeof body);
+    job_handshake_hello(&p->w, &b->j->who, b->process, &(job_place){0});
     p->phase = BEATS_WELCOME;
     return WEFT_OK;
 }

@@ -6,9 +6,10 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+
+#include "base/sealed.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int own_end = -1;
@@ -16,21 +17,14 @@ static int own_end = -1;
 /* The number is trusted only if it names a socket of the kind that the launcher passes. */
 static void find_own_end(void)
 {
-    const char *text = getenv(CONTROL_FD_ENV);
-    if (!text)
-        return;
-    char *end = NULL;
-    errno = 0;
-    long fd = strtol(text, &end, 10);
-    if (errno || !*text || *end || fd < 3 || fd > 1 << 20)
-        return;
+    const int fd = sealed_number(CONTROL_FD_ENV);
     int type = 0, domain = 0;
     socklen_t n = sizeof type, m = sizeof domain;
-    if (getsockopt((int)fd, SOL_SOCKET, SO_TYPE, &type, &n) || type != SOCK_SEQPACKET ||
-        getsockopt((int)fd, SOL_SOCKET, SO_DOMAIN, &domain, &m) || domain != AF_UNIX)
+    if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) || type != SOCK_SEQPACKET ||
+        getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &m) || domain != AF_UNIX)
         return;
-    fcntl((int)fd, F_SETFD, FD_CLOEXEC);
-    own_end = (int)fd;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    own_end = fd;
 }
 
 int job_control_descriptor(void)

@@ -2,15 +2,13 @@
 #define _GNU_SOURCE
 #include "job/control/progress.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "base/number/check.h"
+#include "base/sealed.h"
 #include "job/control/control.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -18,31 +16,15 @@ static job_progress_page *ours;
 static uint32_t words; /* of ours->step */
 static uint32_t attempt = 1;
 
-/* A whole number of `name`, at most `max`; -1: none. */
-static long number(const char *name, long max)
-{
-    const char *text = getenv(name);
-    char *end = NULL;
-    errno = 0;
-    const long v = text && *text >= '0' && *text <= '9' ? strtol(text, &end, 10) : -1;
-    return v < 0 || errno || *end || v > max ? -1 : v;
-}
-
-/* The descriptor is trusted only if it is memory that cannot shrink. */
 static void find_page(void)
 {
-    const long fd = number(PROGRESS_FD_ENV, 1 << 20), nth = number(ATTEMPT_ENV, ATTEMPTS_MAX);
-    attempt = nth > 0 ? (uint32_t)nth : 1;
-    struct stat info;
-    if (fd < 3 || fstat((int)fd, &info) || !S_ISREG(info.st_mode))
-        return;
-    const int seals = fcntl((int)fd, F_GET_SEALS);
-    if (seals < 0 || !(seals & F_SEAL_SHRINK) || info.st_size < (off_t)sizeof(job_progress_page))
-        return;
-    void *at = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd, 0);
-    close((int)fd);
-    ours = at == MAP_FAILED ? NULL : at;
-    words = (uint32_t)(((uint64_t)info.st_size - sizeof(job_progress_page)) / sizeof(uint64_t));
+    const char *text = getenv(ATTEMPT_ENV);
+    uint64_t nth, bytes;
+    if (text && check_number(&text, ATTEMPTS_MAX, &nth) && !*text && nth)
+        attempt = (uint32_t)nth;
+    ours = sealed_map(PROGRESS_FD_ENV, sizeof *ours, UINT64_MAX, &bytes);
+    if (ours)
+        words = (uint32_t)((bytes - sizeof *ours) / sizeof *ours->step);
 }
 
 uint32_t job_attempt_number(void)

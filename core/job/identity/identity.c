@@ -14,12 +14,12 @@
  * machine. torchrun may keep MASTER_PORT for a store of its own; then rank 0's port follows from
  * it. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
+#include "base/number/check.h"
 #include "base/number/digest.h"
 #include "job/control/control.h"
 #include "job/identity/slurm.h"
@@ -70,10 +70,9 @@ static weft_status number(const char *name, uint32_t limit, bool *set, uint32_t 
     *set = text;
     if (!text)
         return WEFT_OK;
-    char *end = NULL;
-    errno = 0;
-    unsigned long v = strtoul(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno)
+    const char *end = text;
+    uint64_t v;
+    if (!check_number(&end, UINT64_MAX, &v) || *end)
         return err_fail(WEFT_USAGE,
                         "the environment says %s='%.40s', which is not a whole number: set "
                         "or unset it",

@@ -11,25 +11,11 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/number/check.h"
 
 #define PORT_FIRST 20000u
 #define PORTS (32768u - PORT_FIRST)
 #define TASKS_MAX 65536u
-
-/* A whole number at *at, at most `max`; *at is then behind it. */
-static bool take_number(const char **at, uint32_t max, uint32_t *out)
-{
-    uint64_t v = 0;
-    if (**at < '0' || **at > '9')
-        return false;
-    for (; **at >= '0' && **at <= '9'; ++*at) {
-        v = v * 10 + (uint64_t)(**at - '0');
-        if (v > max)
-            return false;
-    }
-    *out = (uint32_t)v;
-    return true;
-}
 
 static bool is_of_name(char c)
 {
@@ -143,14 +129,19 @@ bool job_slurm_node_address(const char *node, char *out, size_t bytes)
 static bool number_of(const char *name, uint32_t max, uint32_t *out)
 {
     const char *text = getenv(name);
-    return text && take_number(&text, max, out) && !*text;
+    uint64_t v;
+    if (!text || !check_number(&text, max, &v) || *text)
+        return false;
+    *out = (uint32_t)v;
+    return true;
 }
 
 static weft_status find_port(job_slurm_step *out)
 {
     const char *reserved = getenv("SLURM_STEP_RESV_PORTS");
-    uint32_t port, id, step;
-    if (reserved && take_number(&reserved, 65535, &port) && port) {
+    uint64_t port;
+    uint32_t id, step;
+    if (reserved && check_number(&reserved, 65535, &port) && port) {
         out->port = (uint16_t)port;
         return WEFT_OK;
     }

@@ -17,7 +17,6 @@
 #include "job/stop.h"
 #include "job/wire/endpoint.h"
 #include "job/wire/handshake.h"
-#include "job/wire/key.h"
 #include "job/wire/resolve.h"
 
 #define WAIT_MS 500     /* longest sleep before the thread of the job runs */
@@ -72,8 +71,7 @@ weft_status job_meet_wait_readable(void *j, int fd, uint64_t until)
     return wait_unmet(j, fd, POLLIN, until);
 }
 
-static weft_status connect_one(const job_meet *m, const struct addrinfo *a, uint64_t until,
-                               int *out)
+static weft_status connect_one(job_beats *b, const struct addrinfo *a, uint64_t until, int *out)
 {
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -84,7 +82,7 @@ static weft_status connect_one(const job_meet *m, const struct addrinfo *a, uint
     weft_status st = WEFT_OK;
     if (connect(fd, a->ai_addr, a->ai_addrlen)) {
         error = errno;
-        if (error == EINPROGRESS && (st = wait_unmet(m->j, fd, POLLOUT, until)) == WEFT_OK)
+        if (error == EINPROGRESS && (st = wait_unmet(b->j, fd, POLLOUT, until)) == WEFT_OK)
             getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
     }
     if (st == WEFT_OK && error == ENETUNREACH && job_endpoint_is_loopback(a->ai_addr))
@@ -101,38 +99,22 @@ static weft_status connect_one(const job_meet *m, const struct addrinfo *a, uint
     return st;
 }
 
-static void say_hello(const job_meet *m)
-{
-    const job *j = m->j;
-    job_wire_hello h = {.rank = j->who.rank,
-                        .ranks = j->who.ranks,
-                        .process = m->process,
-                        .launch = j->who.launch,
-                        .attempt = job_attempt_number()};
-    uint8_t body[HELLO_BYTES];
-    job_wire_version(h.version);
-    job_wire_host(h.host);
-    m->listen(m->ctx, &h.at);
-    job_wire_pack_hello(&h, body);
-    job_wire_send(m->w, WIRE_HELLO, 0, 0, body, sizeof body);
-}
-
 /* Wait for the socket events that the session needs; a timeout is WEFT_IO, which is retried. */
-static weft_status wait_session(const job_meet *m, uint64_t until)
+static weft_status wait_session(job_beats *b, uint64_t until)
 {
-    const short events = job_tls_wants(m->w->tls) == 2 ? POLLOUT : POLLIN;
-    weft_status st = wait_unmet(m->j, m->w->fd, events, until);
+    const short events = job_tls_wants(b->store->tls) == 2 ? POLLOUT : POLLIN;
+    weft_status st = wait_unmet(b->j, b->store->fd, events, until);
     return st == WEFT_BUSY ? err_fail(WEFT_IO, "it accepts connections but sends nothing") : st;
 }
 
-static weft_status shake(const job_meet *m, uint64_t until)
+static weft_status shake(job_beats *b, uint64_t until)
 {
-    const job_identity *who = &m->j->who;
+    const job_identity *who = &b->j->who;
     weft_status st;
-    while ((st = job_tls_handshake(m->w->tls)) == WEFT_BUSY)
-        if ((st = wait_session(m, until)) != WEFT_OK)
+    while ((st = job_tls_handshake(b->store->tls)) == WEFT_BUSY)
+        if ((st = wait_session(b, until)) != WEFT_OK)
             return st;
-    if (st != WEFT_OK && job_tls_lost(m->w->tls))
+    if (st != WEFT_OK && job_tls_lost(b->store->tls))
         return err_fail(WEFT_IO, "it closed the connection");
     if (st != WEFT_OK)
         err_context("rank %u was not let into the job at %s port %u", who->rank, who->addr,
@@ -161,17 +143,19 @@ static weft_status stop_too(job *j, int number)
     return job_fail_here(j);
 }
 
-static weft_status welcome(const job_meet *m, uint64_t until)
+static weft_status welcome(job_beats *b, uint64_t until)
 {
-    job *j = m->j;
-    job_wire *w = m->w;
+    job *j = b->j;
+    job_wire *w = b->store;
     job_wire_frame f;
     weft_status st;
+    job_place at;
     w->limit = WIRE_TEXT;
-    say_hello(m);
+    job_beats_listen(b, &at);
+    job_handshake_hello(w, &j->who, b->process, &at);
     while ((st = job_wire_flush(w)) == WEFT_BUSY ||
            (st == WEFT_OK && (st = job_wire_take(w, &f)) == WEFT_BUSY))
-        if ((st = wait_session(m, until)) != WEFT_OK)
+        if ((st = wait_session(b, until)) != WEFT_OK)
             return st;
     if (st != WEFT_OK)
         return job_tls_lost(w->tls) ? err_fail(WEFT_IO, "it closed the connection") : st;
@@ -179,7 +163,9 @@ static weft_status welcome(const job_meet *m, uint64_t until)
         memcpy(j->meeting, f.body, MEETING_BYTES);
         w->limit = WIRE_BODY_MAX;
         /* after this frame the store counts the rank as confirmed */
-        job_wire_send(w, WIRE_BEAT, 0, 0, m->first, sizeof m->first);
+        uint8_t mark[BEAT_UP_BYTES];
+        job_beats_mark(b, mark);
+        job_wire_send(w, WIRE_BEAT, 0, 0, mark, sizeof mark);
         st = job_wire_flush(w);
         return st == WEFT_BUSY ? WEFT_OK : st;
     }
@@ -196,15 +182,14 @@ static weft_status welcome(const job_meet *m, uint64_t until)
                               : err_fail(WEFT_USAGE, "rank 0 refused this rank: %s", why);
 }
 
-/* Read the greeting and start the session; the socket is closed on failure. */
-static weft_status begin_session(const job_meet *m, int fd, uint64_t until)
+/* Read the greeting and start the session. */
+static weft_status begin_session(job_beats *b, uint64_t until)
 {
-    job *j = m->j;
+    job *j = b->j;
     job_greeting g = {.got = 0};
-    uint8_t psk[KEY_BYTES];
     weft_status st;
-    while ((st = job_handshake_read(&g, fd)) == WEFT_BUSY)
-        if ((st = wait_unmet(m->j, fd, POLLIN, until)) != WEFT_OK)
+    while ((st = job_handshake_read(&g, b->store->fd)) == WEFT_BUSY)
+        if ((st = wait_unmet(j, b->store->fd, POLLIN, until)) != WEFT_OK)
             break;
     if (st == WEFT_BUSY)
         st = err_fail(WEFT_IO, "it accepts connections but sends nothing");
@@ -213,14 +198,7 @@ static weft_status begin_session(const job_meet *m, int fd, uint64_t until)
                     j->who.port);
     if (st == WEFT_OK && j->key_comes)
         st = job_munge_open(job_handshake_sealed(&g), j->key); /* the last one may be old */
-    if (st == WEFT_OK)
-        st = job_handshake_key(&g, j->key, psk);
-    if (st != WEFT_OK)
-        close(fd);
-    else
-        st = job_wire_open(m->w, j->tls, fd, false, psk);
-    explicit_bzero(psk, sizeof psk);
-    return st;
+    return st == WEFT_OK ? job_handshake_open(&g, j->key, j->tls, false, b->store) : st;
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -230,32 +208,35 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 
 /* One attempt at one address. WEFT_IO: try again. The timeout restarts at the greeting: before it
  * the connection waits in the backlog of rank 0's kernel, behind those of any number of ranks. */
-static weft_status attempt(const job_meet *m, const struct addrinfo *a, uint64_t deadline)
+static weft_status attempt(job_beats *b, const struct addrinfo *a, uint64_t deadline)
 {
-    uint64_t until = earlier(awake_ms() + ATTEMPT_MS + m->j->who.ranks, deadline);
+    uint64_t until = earlier(awake_ms() + ATTEMPT_MS + b->j->who.ranks, deadline);
     int fd = -1;
-    weft_status st = connect_one(m, a, until, &fd);
-    if (st != WEFT_OK || (st = begin_session(m, fd, until)) != WEFT_OK)
-        return st;
-    until = earlier(awake_ms() + ATTEMPT_MS, deadline);
-    st = shake(m, until);
-    if (st == WEFT_OK)
-        st = welcome(m, until);
+    weft_status st = connect_one(b, a, until, &fd);
     if (st != WEFT_OK)
-        job_wire_close(m->w);
+        return st;
+    job_wire_hold(b->store, fd);
+    st = begin_session(b, until);
+    until = earlier(awake_ms() + ATTEMPT_MS, deadline);
+    if (st == WEFT_OK)
+        st = shake(b, until);
+    if (st == WEFT_OK)
+        st = welcome(b, until);
+    if (st != WEFT_OK)
+        job_wire_close(b->store);
     return st;
 }
 
-weft_status job_meet_rank0(job_meet *m)
+weft_status job_meet_rank0(job_beats *b)
 {
-    const job *j = m->j;
+    const job *j = b->j;
     const uint64_t deadline = awake_ms() + j->join_ms;
     job_resolver r = {
-        .who = &j->who, .deadline = deadline, .wait = job_meet_wait_readable, .ctx = m->j};
+        .who = &j->who, .deadline = deadline, .wait = job_meet_wait_readable, .ctx = b->j};
     const struct addrinfo *a = NULL;
     weft_status st;
     while ((st = job_resolver_next(&r, &a)) == WEFT_OK)
-        if ((st = attempt(m, a, deadline)) != WEFT_IO || awake_ms() >= deadline)
+        if ((st = attempt(b, a, deadline)) != WEFT_IO || awake_ms() >= deadline)
             break;
     job_resolver_end(&r);
     if (st == WEFT_IO) {

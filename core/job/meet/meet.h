@@ -6,28 +6,15 @@
 #ifndef JOB_MEET_H
 #define JOB_MEET_H
 
-#include "job/state.h"
-#include "job/wire/wire.h"
+#include "job/beats/beats.h"
 
 /* A job_resolve_wait() of the job `j` before its thread runs: a failure that the launcher reports
  * and signals end it, WEFT_PEER. [setup] */
 weft_status job_meet_wait_readable(void *j, int fd, uint64_t until);
 
-typedef struct job_meet {
-    job *j;
-    job_wire *w;      /* gets the connection */
-    uint64_t process; /* job_wire_hello */
-
-    /* Called before each hello, when `w` is connected: where this rank listens for its children. */
-    void (*listen)(void *ctx, job_place *out);
-    void *ctx;
-
-    uint8_t first[16]; /* body of the beat that confirms the welcome */
-} job_meet;
-
-/* Connect and say hello until rank 0 has welcomed this rank. WEFT_PEER: it was not reached in time,
- * or the job has failed. WEFT_USAGE: it refuses this rank. The socket is closed on failure. [setup]
- */
-weft_status job_meet_rank0(job_meet *m);
+/* Connect b->store and say hello until rank 0 has welcomed this rank. WEFT_PEER: it was not reached
+ * in time, or the job has failed. WEFT_USAGE: it refuses this rank. The socket is closed on
+ * failure. [setup] */
+weft_status job_meet_rank0(job_beats *b);
 
 #endif

@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "base/sealed.h"
 #include "job/wire/address.h"
 #include "job/wire/endpoint.h"
 
@@ -39,22 +40,17 @@ void job_listen_admitted(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &bytes, sizeof bytes);
 }
 
-static weft_status inherited(const char *text, uint32_t ranks, int *out)
+static weft_status use_inherited(int fd, uint32_t ranks)
 {
-    char *end = NULL;
-    errno = 0;
-    long fd = strtol(text, &end, 10);
     int listens = 0;
     socklen_t n = sizeof listens;
-    if (errno || !*text || *end || fd < 3 || fd > 1 << 20 ||
-        getsockopt((int)fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n) || !listens)
+    if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n) || !listens)
         return err_fail(WEFT_USAGE, STORE_FD_ENV "='%s' is not the number of a listening socket",
-                        text);
-    int flags = fcntl((int)fd, F_GETFL);
-    if (flags < 0 || fcntl((int)fd, F_SETFL, flags | O_NONBLOCK) ||
-        fcntl((int)fd, F_SETFD, FD_CLOEXEC) || job_listen_guarded((int)fd, ranks))
-        return err_fail_errno(WEFT_IO, "cannot use the inherited socket %ld", fd);
-    *out = (int)fd;
+                        getenv(STORE_FD_ENV));
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) || fcntl(fd, F_SETFD, FD_CLOEXEC) ||
+        job_listen_guarded(fd, ranks))
+        return err_fail_errno(WEFT_IO, "cannot use the inherited socket %d", fd);
     return WEFT_OK;
 }
 
@@ -239,10 +235,11 @@ static weft_status listen_at_master(job_resolver *r, job_door *d)
 
 weft_status job_listen_open(job_resolver *r, job_door *d)
 {
-    const char *text = getenv(STORE_FD_ENV);
-    if (!text)
+    const int fd = sealed_number(STORE_FD_ENV);
+    if (fd == -1)
         return *r->who->listen ? listen_at(r->who, d) : listen_at_master(r, d);
-    const weft_status st = inherited(text, r->who->ranks, &d->listens[0]);
+    const weft_status st = use_inherited(fd, r->who->ranks);
+    d->listens[0] = fd;
     d->sockets = st == WEFT_OK;
     return st;
 }

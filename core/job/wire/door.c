@@ -16,7 +16,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time/awake.h"
-#include "job/wire/key.h"
 
 /* --- connections --- */
 
@@ -167,17 +166,6 @@ int job_door_place(const job_door *d, const job_peer *p)
     return -1;
 }
 
-/* The first bytes have arrived: now allocate a session. */
-static weft_status begin_session(job_door *d, job_peer *p)
-{
-    uint8_t psk[KEY_BYTES];
-    weft_status st = job_handshake_key(&p->hail, d->key, psk);
-    if (st == WEFT_OK)
-        st = job_wire_open(&p->w, d->tls, p->w.fd, true, psk);
-    explicit_bzero(psk, sizeof psk);
-    return st;
-}
-
 static void name_peer(const job_peer *p, char *out, size_t bytes)
 {
     struct sockaddr_storage a;
@@ -197,7 +185,9 @@ void job_door_turn_away(job_door *d, int place, const char *why)
 weft_status job_door_advance(job_door *d, int place, job_wire_frame *out)
 {
     job_peer *p = d->strangers[place];
-    weft_status st = p->w.tls ? WEFT_OK : begin_session(d, p);
+    weft_status st = WEFT_OK;
+    if (!p->w.tls) /* the first bytes have arrived: now allocate a session */
+        st = job_handshake_open(&p->hail, d->key, d->tls, true, &p->w);
     if (st == WEFT_OK)
         st = job_tls_handshake(p->w.tls);
     if (st == WEFT_OK)

@@ -6,23 +6,22 @@
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "base/err.h"
+#include "base/number/check.h"
 
 typedef struct network {
     int family;
     uint8_t bytes[16];
-    unsigned long bits;
+    uint64_t bits;
 } network;
 
 static bool take_port(const char *text, uint16_t *out)
 {
-    char *end = NULL;
-    const unsigned long v = strtoul(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || !v || v > 65535)
+    uint64_t v;
+    if (!check_number(&text, 65535, &v) || *text || !v)
         return false;
     *out = (uint16_t)v;
     return true;
@@ -112,15 +111,14 @@ bool job_endpoint_print(const struct sockaddr *a, char *out, size_t capacity)
 /* "10.8.0.0/16" or "fd00::/8". */
 static bool parse_network(const char *text, network *out)
 {
-    char address[64], *end = NULL;
-    const char *slash = strchr(text, '/');
-    if (!slash || slash - text >= (long)sizeof address || slash[1] < '0' || slash[1] > '9')
+    char address[64];
+    const char *slash = strchr(text, '/'), *bits = slash ? slash + 1 : "";
+    if (!slash || slash - text >= (long)sizeof address)
         return false;
     memcpy(address, text, (size_t)(slash - text));
     address[slash - text] = 0;
     out->family = strchr(address, ':') ? AF_INET6 : AF_INET;
-    out->bits = strtoul(slash + 1, &end, 10);
-    return !*end && out->bits <= (out->family == AF_INET ? 32u : 128u) &&
+    return check_number(&bits, out->family == AF_INET ? 32 : 128, &out->bits) && !*bits &&
            inet_pton(out->family, address, out->bytes) == 1;
 }
 
@@ -129,7 +127,7 @@ static bool is_in(const struct sockaddr *a, const network *n)
     const uint8_t *bytes = NULL;
     if (a->sa_family != n->family || !bytes_of(a, &bytes))
         return false;
-    const unsigned long whole = n->bits / 8, rest = n->bits % 8;
+    const uint64_t whole = n->bits / 8, rest = n->bits % 8;
     const uint8_t mask = (uint8_t)(0xff00 >> rest);
     return !memcmp(bytes, n->bytes, whole) && (!rest || !((bytes[whole] ^ n->bytes[whole]) & mask));
 }

@@ -1,4 +1,5 @@
 /* job/wire/handshake.c: see handshake.h. */
+#define _GNU_SOURCE
 #include "job/wire/handshake.h"
 
 #include <endian.h>
@@ -7,8 +8,8 @@
 #include <sys/socket.h>
 
 #include "base/err.h"
+#include "job/control/progress.h"
 #include "job/wire/key.h"
-#include "job/wire/wire.h"
 
 #define MAGIC "weft"
 #define MAGIC_BYTES 4
@@ -90,4 +91,31 @@ const char *job_handshake_sealed(job_greeting *g)
 weft_status job_handshake_key(const job_greeting *g, const uint8_t *key, uint8_t psk[32])
 {
     return job_key_derive(key, g->bytes + HEAD_BYTES, "tls", "store", psk);
+}
+
+weft_status job_handshake_open(const job_greeting *g, const uint8_t *key, job_tls_context *c,
+                               bool server, job_wire *w)
+{
+    uint8_t psk[KEY_BYTES];
+    weft_status st = job_handshake_key(g, key, psk);
+    if (st == WEFT_OK)
+        st = job_wire_open(w, c, w->fd, server, psk);
+    explicit_bzero(psk, sizeof psk);
+    return st;
+}
+
+void job_handshake_hello(job_wire *w, const job_identity *who, uint64_t process,
+                         const job_place *at)
+{
+    job_wire_hello h = {.rank = who->rank,
+                        .ranks = who->ranks,
+                        .process = process,
+                        .launch = who->launch,
+                        .attempt = job_attempt_number(),
+                        .at = *at};
+    uint8_t body[HELLO_BYTES];
+    job_wire_version(h.version);
+    job_wire_host(h.host);
+    job_wire_pack_hello(&h, body);
+    job_wire_send(w, WIRE_HELLO, 0, 0, body, sizeof body);
 }

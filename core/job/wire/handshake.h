@@ -17,7 +17,9 @@
 
 #include <weft/base.h>
 
+#include "job/job.h"
 #include "job/wire/munge.h"
+#include "job/wire/wire.h"
 
 #define JOB_HANDSHAKE_BYTES 26 /* without a key */
 #define JOB_HANDSHAKE_SALT 16
@@ -40,5 +42,13 @@ const char *job_handshake_sealed(job_greeting *g);
 
 /* The pre-shared key of the connection. `key` is the job key; the caller wipes `psk`. */
 weft_status job_handshake_key(const job_greeting *g, const uint8_t *key, uint8_t psk[32]);
+
+/* Starts the session of the connection that `w` holds, with that key. */
+weft_status job_handshake_open(const job_greeting *g, const uint8_t *key, job_tls_context *c,
+                               bool server, job_wire *w);
+
+/* Sends the first frame of that session: the hello of this rank, which listens at `at`. */
+void job_handshake_hello(job_wire *w, const job_identity *who, uint64_t process,
+                         const job_place *at);
 
 #endif

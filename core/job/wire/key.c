@@ -8,7 +8,6 @@
 #define _GNU_SOURCE
 #include "job/wire/key.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/core_names.h>
@@ -23,6 +22,8 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/number/hex.h"
+#include "base/sealed.h"
 #include "base/version.h"
 
 #define KEY_PAGE 4096
@@ -58,54 +59,6 @@ weft_status job_key_random(uint8_t *out, uint32_t bytes)
         at += (uint32_t)n;
     }
     return WEFT_OK;
-}
-
-static bool write_key(int fd, const char *text)
-{
-    return fchmod(fd, 0600) == 0 && write(fd, text, HEX_BYTES + 1) == HEX_BYTES + 1 &&
-           fsync(fd) == 0;
-}
-
-weft_status job_key_write(const char *path)
-{
-    uint8_t key[KEY_BYTES];
-    char text[HEX_BYTES + 2];
-    weft_status st = job_key_random(key, sizeof key);
-    if (st != WEFT_OK)
-        return st;
-    for (int i = 0; i < KEY_BYTES; i++)
-        snprintf(text + 2 * i, 3, "%02x", key[i]);
-    text[HEX_BYTES] = '\n';
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 && errno == EEXIST) {
-        st = err_fail(WEFT_USAGE,
-                      "the key file '%s' exists already: name a new one, or remove it "
-                      "if no job uses it any more",
-                      path);
-    } else if (fd < 0) {
-        st = err_fail_errno(WEFT_USAGE, "cannot create the key file '%s'", path);
-    } else {
-        bool good = write_key(fd, text);
-        if (close(fd) != 0 || !good) {
-            st = err_fail_errno(WEFT_IO, "cannot write the key file '%s'", path);
-            unlink(path);
-        }
-    }
-    explicit_bzero(key, sizeof key);
-    explicit_bzero(text, sizeof text);
-    return st;
-}
-
-bool job_key_hex(const char *text, uint32_t bytes, uint8_t *out)
-{
-    static const char digits[] = "0123456789abcdef";
-    for (uint32_t i = 0; i < 2 * bytes; i++)
-        if (!text[i] || !strchr(digits, tolower((unsigned char)text[i])))
-            return false;
-    for (uint32_t i = 0; i < 2 * bytes; i++)
-        out[i / 2] =
-            (uint8_t)(out[i / 2] << 4 | (strchr(digits, tolower((unsigned char)text[i])) - digits));
-    return true;
 }
 
 /* The permissions that a key file may not have, of these owners. */
@@ -174,7 +127,7 @@ static weft_status read_file(const char *path, uint8_t *key)
             st = version_check("the key file", version, 1);
             err_context("%s", path);
         } else if ((n != HEX_BYTES && (n != HEX_BYTES + 1 || text[HEX_BYTES] != '\n')) ||
-                   !job_key_hex(text, KEY_BYTES, key))
+                   !hex_parse(text, KEY_BYTES, key))
             st = err_fail(WEFT_USAGE,
                           "the key file '%s' does not hold 64 hexadecimal digits and a "
                           "newline: make it with `weft key -o FILE`",
@@ -185,17 +138,15 @@ static weft_status read_file(const char *path, uint8_t *key)
     return st;
 }
 
-static weft_status read_descriptor(const char *number, uint8_t *key)
+static weft_status read_descriptor(int fd, uint8_t *key)
 {
-    char *end = NULL;
-    errno = 0;
-    long fd = strtol(number, &end, 10);
-    if (errno || !*number || *end || fd < 3 || fd > 1 << 20)
+    const char *number = getenv(KEY_FD_ENV);
+    if (fd < 0)
         return err_fail(WEFT_USAGE, KEY_FD_ENV "='%s' is not the number of an inherited descriptor",
                         number);
     uint8_t bytes[KEY_BYTES + 1];
-    int seals = fcntl((int)fd, F_GET_SEALS);
-    ssize_t n = seals >= 0 && seals & F_SEAL_WRITE ? pread((int)fd, bytes, sizeof bytes, 0) : -1;
+    int seals = fcntl(fd, F_GET_SEALS);
+    ssize_t n = seals >= 0 && seals & F_SEAL_WRITE ? pread(fd, bytes, sizeof bytes, 0) : -1;
     if (n == KEY_BYTES)
         memcpy(key, bytes, KEY_BYTES);
     explicit_bzero(bytes, sizeof bytes);
@@ -204,7 +155,7 @@ static weft_status read_descriptor(const char *number, uint8_t *key)
                         KEY_FD_ENV "=%s is not a sealed memory file of %d bytes: the job key "
                                    "was not handed over",
                         number, KEY_BYTES);
-    close((int)fd);
+    close(fd);
     return WEFT_OK;
 }
 
@@ -215,9 +166,9 @@ bool job_key_given(const char *file)
 
 weft_status job_key_obtain(const job_identity *who, const char *file, uint8_t *key)
 {
-    const char *number = getenv(KEY_FD_ENV);
-    if (number)
-        return read_descriptor(number, key);
+    const int fd = sealed_number(KEY_FD_ENV);
+    if (fd != -1)
+        return read_descriptor(fd, key);
     if (file && *file)
         return read_file(file, key);
     return err_fail(
@@ -236,7 +187,7 @@ bool job_key_of_mpirun(uint8_t out[MPIRUN_SECRET])
     const char *text = getenv("OMPI_MCA_orte_precondition_transports");
     return text && strlen(text) == 4 * HALF + 1 && text[2 * HALF] == '-' &&
            strncmp(text, "00000000", 8) && /* a number of the job, which is no secret */
-           job_key_hex(text, HALF, out) && job_key_hex(text + 2 * HALF + 1, HALF, out + HALF);
+           hex_parse(text, HALF, out) && hex_parse(text + 2 * HALF + 1, HALF, out + HALF);
 }
 
 weft_status job_key_derive(const uint8_t *key, const uint8_t *salt, const char *use,

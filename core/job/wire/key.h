@@ -18,9 +18,6 @@
 uint8_t *job_key_alloc(void);
 void job_key_free(uint8_t *key);
 
-/* The bytes that 2 * `bytes` hexadecimal digits say; false, and nothing is written: others. */
-bool job_key_hex(const char *text, uint32_t bytes, uint8_t *out);
-
 /* Random bytes from the kernel. */
 weft_status job_key_random(uint8_t *out, uint32_t bytes);
 

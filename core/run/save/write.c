@@ -115,7 +115,7 @@ static bool is_in_out(const run_save_writer *w, const char *temp)
 {
     char path[4096 + 16];
     const char *last = strrchr(temp, '/');
-    snprintf(path, sizeof path, "checkpoints/%s", last ? last + 1 : "no name");
+    snprintf(path, sizeof path, "checkpoints%s", last ? last : "/no name");
     return last && !faccessat(run_outlock_folder(w->lock), path, F_OK, 0);
 }
 
@@ -146,28 +146,27 @@ static weft_status receive_all(run_save_writer *w, uint64_t step, weft_status mi
 
 static weft_status lead(run_save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n)
 {
-    char temp[4096], final[4096];
+    ckpt_save save;
     err_record why;
     ckpt_shard_sum *sums = mem_alloc(w->ranks * sizeof *sums);
     uint32_t culprit = 0;
     weft_status st = check_out(w);
     if (st == WEFT_OK)
-        st = find_cause(w, ckpt_begin(run_outlock_folder(w->lock), w->out, step, temp, final));
+        st = find_cause(w, ckpt_begin(run_outlock_folder(w->lock), w->out, step, &save));
     const bool begun = st == WEFT_OK;
     err_keep(&why);
     weft_status sent = tell(w, "save.begin", step, st, 0, NULL);
     if (begun) {
         const ckpt_halt halt = {go_on, w};
         st = sent != WEFT_OK ? sent
-                             : ckpt_write_shard(temp, 0, w->ranks, pieces, n, &halt, &sums[0]);
+                             : ckpt_write_shard(&save, 0, w->ranks, pieces, n, &halt, &sums[0]);
         st = receive_all(w, step, find_cause(w, st), sums, &culprit);
         if (st == WEFT_OK) /* before what is there is removed */
             st = check_out(w);
         if (st == WEFT_OK)
-            st =
-                find_cause(w, ckpt_commit(temp, final, step, w->job_text, sums, w->ranks, w->keep));
+            st = find_cause(w, ckpt_commit(&save, w->job_text, sums, w->ranks, w->keep));
         else
-            ckpt_abandon(temp);
+            ckpt_abandon(&save);
         err_keep(&why);
         sent = tell(w, "save.end", step, st, culprit, NULL);
     }
@@ -179,7 +178,8 @@ static weft_status lead(run_save_writer *w, uint64_t step, const ckpt_piece *pie
 
 static weft_status follow(run_save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n)
 {
-    char temp[4096] = "", key[64];
+    char key[64];
+    ckpt_save save;
     err_record why;
     const ckpt_halt halt = {go_on, w};
     ckpt_shard_sum sum = {0};
@@ -189,14 +189,13 @@ static weft_status follow(run_save_writer *w, uint64_t step, const ckpt_piece *p
         st = blame(w, 0);
     if (st != WEFT_OK)
         return st;
-    st = ckpt_join(run_outlock_folder(w->lock), w->out, step, temp);
-    if (st == WEFT_OK) {
-        st = ckpt_write_shard(temp, w->rank, w->ranks, pieces, n, &halt, &sum);
-        ckpt_part(temp);
-    }
+    st = ckpt_join(run_outlock_folder(w->lock), w->out, step, &save);
+    if (st == WEFT_OK)
+        st = ckpt_write_shard(&save, w->rank, w->ranks, pieces, n, &halt, &sum);
+    ckpt_part(&save);
     if (st == WEFT_OK)
         run_outlock_note(w->lock);
-    else if (!is_in_out(w, temp))
+    else if (!is_in_out(w, save.temp))
         st = find_cause(w, st);
     err_keep(&why);
     snprintf(key, sizeof key, "save.shard.%u", w->rank);

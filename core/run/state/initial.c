@@ -158,39 +158,25 @@ static const plan_piece *parameter_of(const plan *p, const plan_piece *state)
     return NULL;
 }
 
-/* Values, which are the fp32 master copy in 16-bit jobs. A rank that has a part of a state has that
- * part of its parameter, too. */
-static weft_status copy_one(run_executor *e, const plan_piece *state, float *v, uint16_t *scratch)
+/* Reads values, which are the fp32 master copy in 16-bit jobs. A rank that has a part of a state
+ * has that part of its parameter, too. */
+static weft_status read_parameter(void *from, const plan_piece *state, ckpt_piece *want, float *v)
 {
+    run_executor *e = from;
     const plan_piece *param = parameter_of(e->plan, state);
-    const run_local to = run_local_find(e, state);
-    plan_extent from = {0};
+    plan_extent x = {0};
     if (param)
-        plan_extent_of(e->plan, param, e->rank, PLAN_EXTENT_HELD, &from);
-    if (!param || from.first > to.first || from.first + from.count < to.end)
+        plan_extent_of(e->plan, param, e->rank, PLAN_EXTENT_HELD, &x);
+    if (!param || x.first > want->first || x.first + x.count < want->first + want->count)
         return err_fail(WEFT_INTERNAL, "state %s is where its parameter is not", state->name);
-    for (uint64_t first = to.first; first < to.end; first += LOCAL_CHUNK) {
-        const uint64_t n = to.end - first < LOCAL_CHUNK ? to.end - first : LOCAL_CHUNK;
-        weft_status st =
-            run_exec_read(e, from.offset + (first - from.first) * sizeof *v, v, n * sizeof *v);
-        run_local_convert(state->shape.dtype, v, n, v);
-        if (st == WEFT_OK)
-            st = run_local_put(e, &to, first, v, n, scratch);
-        if (st != WEFT_OK)
-            return st;
-    }
-    return WEFT_OK;
+    weft_status st = run_exec_read(e, x.offset + (want->first - x.first) * sizeof *v, v,
+                                   want->count * sizeof *v);
+    run_local_convert(state->shape.dtype, v, want->count, v);
+    return st;
 }
 
 weft_status run_weights_copy(run_executor *e)
 {
-    float *v = mem_alloc(LOCAL_CHUNK * sizeof *v);
-    uint16_t *scratch = mem_alloc(LOCAL_CHUNK * sizeof *scratch);
-    weft_status st = WEFT_OK;
-    for (uint32_t i = 0; st == WEFT_OK && i < e->plan->pieces.n; i++)
-        if (is_copy(&e->plan->pieces.at[i]))
-            st = copy_one(e, &e->plan->pieces.at[i], v, scratch);
-    free(v);
-    free(scratch);
-    return st;
+    const run_source parameters = {"states are copied from parameters", is_copy, read_parameter, e};
+    return run_local_load(e, &parameters);
 }

@@ -1,10 +1,13 @@
 /* run/state/local.c: see local.h. */
 #include "run/state/local.h"
 
+#include "base/lengthy.h"
 #include "base/number/half.h"
 #include "run/exec/arena.h"
+#include "run/save/pieces.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 run_local run_local_find(const run_executor *e, const plan_piece *x)
@@ -67,4 +70,43 @@ weft_status run_local_put(run_executor *e, const run_local *l, uint64_t first, c
     run_local_convert(l->x->copy_dtype, (const float *)v + (from - first), to - from, scratch);
     return run_exec_write(e, l->copied.copy + (from - l->copied.first) * 2, scratch,
                           (to - from) * 2);
+}
+
+static weft_status load_piece(run_executor *e, const run_source *s, const plan_piece *p, float *v,
+                              uint16_t *scratch, lengthy *progress)
+{
+    ckpt_piece want;
+    const run_local l = run_local_find(e, p);
+    run_save_describe(p, l.held.count ? &l.held : &l.copied, &want);
+    for (uint64_t first = l.first; first < l.end; first += LOCAL_CHUNK) {
+        want.first = first;
+        want.count = l.end - first < LOCAL_CHUNK ? l.end - first : LOCAL_CHUNK;
+        weft_status st = s->read(s->from, p, &want, v);
+        if (st == WEFT_OK)
+            st = run_local_put(e, &l, first, v, want.count, scratch);
+        if (st != WEFT_OK)
+            return st;
+        lengthy_add(progress, want.count * sizeof *v);
+    }
+    return WEFT_OK;
+}
+
+weft_status run_local_load(run_executor *e, const run_source *s)
+{
+    float *v = mem_alloc(LOCAL_CHUNK * sizeof *v);
+    uint16_t *scratch = mem_alloc(LOCAL_CHUNK * sizeof *scratch);
+    lengthy progress;
+    uint64_t elements = 0;
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; i < e->plan->pieces.n; i++) {
+        const run_local l = run_local_find(e, &e->plan->pieces.at[i]);
+        elements += !s->has || s->has(l.x) ? l.end - l.first : 0;
+    }
+    lengthy_begin(&progress, s->what, elements * sizeof *v);
+    for (uint32_t i = 0; st == WEFT_OK && i < e->plan->pieces.n; i++)
+        if (!s->has || s->has(&e->plan->pieces.at[i]))
+            st = load_piece(e, s, &e->plan->pieces.at[i], v, scratch, &progress);
+    free(v);
+    free(scratch);
+    return st;
 }

@@ -2,10 +2,8 @@
 #include "run/state/start.h"
 
 #include "base/err.h"
-#include "base/lengthy.h"
 #include "base/log.h"
 #include "job/job.h"
-#include "run/save/pieces.h"
 #include "run/state/local.h"
 #include "run/state/weights.h"
 
@@ -22,8 +20,10 @@ typedef struct origin {
     ckpt *c;
 } origin;
 
-static weft_status read_from(const origin *o, const ckpt_piece *want, float *out)
+static weft_status read_from(void *from, const plan_piece *p, ckpt_piece *want, float *out)
 {
+    const origin *o = from;
+    (void)p;
     return o->file ? o->files->read(o->file, want, out) : ckpt_read(o->c, want, out);
 }
 
@@ -42,45 +42,6 @@ static void close_origin(origin *o)
 static bool is_parameter(const plan_piece *p)
 {
     return !strcmp(p->name, p->param);
-}
-
-static weft_status load_piece(run_executor *e, const origin *o, const plan_piece *p, float *v,
-                              uint16_t *scratch, lengthy *progress)
-{
-    ckpt_piece want;
-    const run_local l = run_local_find(e, p);
-    run_save_describe(p, l.held.count ? &l.held : &l.copied, &want);
-    for (uint64_t first = l.first; first < l.end; first += LOCAL_CHUNK) {
-        want.first = first;
-        want.count = l.end - first < LOCAL_CHUNK ? l.end - first : LOCAL_CHUNK;
-        weft_status st = read_from(o, &want, v);
-        if (st == WEFT_OK)
-            st = run_local_put(e, &l, first, v, want.count, scratch);
-        if (st != WEFT_OK)
-            return st;
-        lengthy_add(progress, want.count * sizeof *v);
-    }
-    return WEFT_OK;
-}
-
-static weft_status load_all(run_executor *e, const origin *o)
-{
-    float *v = mem_alloc(LOCAL_CHUNK * sizeof *v);
-    uint16_t *scratch = mem_alloc(LOCAL_CHUNK * sizeof *scratch);
-    lengthy progress;
-    uint64_t elements = 0;
-    weft_status st = WEFT_OK;
-    for (uint32_t i = 0; i < e->plan->pieces.n; i++) {
-        const run_local l = run_local_find(e, &e->plan->pieces.at[i]);
-        elements += is_parameter(&e->plan->pieces.at[i]) ? l.end - l.first : 0;
-    }
-    lengthy_begin(&progress, "the weights are loaded", elements * sizeof *v);
-    for (uint32_t i = 0; st == WEFT_OK && i < e->plan->pieces.n; i++)
-        if (is_parameter(&e->plan->pieces.at[i]))
-            st = load_piece(e, o, &e->plan->pieces.at[i], v, scratch, &progress);
-    free(v);
-    free(scratch);
-    return st;
 }
 
 weft_status run_start_agree(const ckpt_team *t, const char *tag, const char *what, weft_status mine,
@@ -107,6 +68,7 @@ static weft_status load(run_executor *e, const run_prepared *j, const ckpt_team 
 {
     const char *dir = j->set.init;
     origin o = {.files = j->files};
+    const run_source weights = {"the weights are loaded", is_parameter, read_from, &o};
     weft_status st;
     if (is_foreign(&o, dir)) {
         st = o.files->open(dir, j->cfg, &j->plans, &o.file);
@@ -117,7 +79,7 @@ static weft_status load(run_executor *e, const run_prepared *j, const ckpt_team 
             err_context("checkpoint.init");
     }
     if (st == WEFT_OK)
-        st = run_start_agree(team, "init.loaded", dir, load_all(e, &o), 0);
+        st = run_start_agree(team, "init.loaded", dir, run_local_load(e, &weights), 0);
     close_origin(&o);
     return st;
 }

@@ -1,11 +1,7 @@
-/* run/state/weights.c: see weights.h.
- *
- * Values pass through host memory in chunks of the longer extent of a tensor (local.h), and each is
- * written to the extents that contain it. */
+/* run/state/weights.c: see weights.h. */
 #include "run/state/weights.h"
 
 #include "base/err.h"
-#include "base/lengthy.h"
 #include "base/log.h"
 #include "base/number/half.h"
 #include "run/exec/arena.h"
@@ -47,12 +43,19 @@ static void add_up(uint32_t dtype, void *to, const void *from, uint64_t n)
             half[i] = f16_from(f16_value(half[i]) + f16_value(more[i]));
 }
 
+typedef struct saved {
+    const run_executor *e;
+    const ckpt *c;
+    float *more; /* [LOCAL_CHUNK] */
+} saved;
+
 /* Reads into v[want->count] what this rank has of a piece. Where the number of replicas differs,
  * the first one gets the sum of all that were saved if it is the sum that counts, and the others 0;
  * else those that are missing start as copies of the first. */
-static weft_status read_piece(const run_executor *e, const ckpt *c, const plan_piece *p,
-                              ckpt_piece *want, float *v, float *more)
+static weft_status read_replicas(const saved *s, const plan_piece *p, ckpt_piece *want, float *v)
 {
+    const run_executor *e = s->e;
+    const ckpt *c = s->c;
     char name[REPLICA_NAME];
     const uint32_t mine = plan_replica(e->plan, p, e->rank), n = p->sum ? saved_replicas(c, p) : 1;
     if (!p->sum || n == plan_replicas(e->plan, p)) {
@@ -64,9 +67,9 @@ static weft_status read_piece(const run_executor *e, const ckpt *c, const plan_p
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < n && !mine; i++) {
         want->name = run_replica_name(p, i, name);
-        st = ckpt_read(c, want, more);
+        st = ckpt_read(c, want, s->more);
         if (st == WEFT_OK)
-            add_up(p->shape.dtype, v, more, want->count);
+            add_up(p->shape.dtype, v, s->more, want->count);
     }
     return st;
 }
@@ -85,36 +88,14 @@ static weft_status check_finite(const ckpt *c, const ckpt_piece *x, const float 
                     ckpt_dir(c), x->name);
 }
 
-static weft_status load_piece(run_executor *e, const ckpt *c, const plan_piece *p, float *v,
-                              float *more, uint16_t *scratch, lengthy *progress)
+static weft_status read_piece(void *from, const plan_piece *p, ckpt_piece *want, float *v)
 {
-    ckpt_piece want;
-    run_local l = run_local_find(e, p);
-    run_save_describe(p, l.held.count ? &l.held : &l.copied, &want);
-    for (uint64_t first = l.first; first < l.end; first += LOCAL_CHUNK) {
-        want.first = first;
-        want.count = l.end - first < LOCAL_CHUNK ? l.end - first : LOCAL_CHUNK;
-        weft_status st = read_piece(e, c, p, &want, v, more);
-        if (st == WEFT_OK && e->plan->spec->want == SPEC_TRAIN && p->shape.dtype == WEFT_F32 &&
-            !p->sum) /* a sum may be that of a step to skip */
-            st = check_finite(c, &want, v);
-        if (st == WEFT_OK)
-            st = run_local_put(e, &l, first, v, want.count, scratch);
-        if (st != WEFT_OK)
-            return st;
-        lengthy_add(progress, want.count * sizeof *v);
-    }
-    return WEFT_OK;
-}
-
-static void begin_progress(const run_executor *e, lengthy *progress)
-{
-    uint64_t elements = 0;
-    for (uint32_t i = 0; i < e->plan->pieces.n; i++) {
-        const run_local l = run_local_find(e, &e->plan->pieces.at[i]);
-        elements += l.end - l.first;
-    }
-    lengthy_begin(progress, "the checkpoint is loaded", elements * sizeof(float));
+    const saved *s = from;
+    weft_status st = read_replicas(s, p, want, v);
+    if (st == WEFT_OK && s->e->plan->spec->want == SPEC_TRAIN && p->shape.dtype == WEFT_F32 &&
+        !p->sum) /* a sum may be that of a step to skip */
+        st = check_finite(s->c, want, v);
+    return st;
 }
 
 static bool wanted(const plan_set *plans, const char *name)
@@ -197,24 +178,19 @@ static weft_status load_scalar(run_executor *e, const ckpt *c, const plan_scalar
 
 weft_status run_weights_load(run_executor *e, const plan_set *plans, const ckpt *c)
 {
-    float *v = mem_alloc(LOCAL_CHUNK * sizeof *v);
-    float *more = mem_alloc(LOCAL_CHUNK * sizeof *more);
-    uint16_t *scratch = mem_alloc(LOCAL_CHUNK * sizeof *scratch);
-    lengthy progress;
+    saved from = {e, c, mem_alloc(LOCAL_CHUNK * sizeof(float))};
+    const run_source s = {.what = "the checkpoint is loaded", .read = read_piece, .from = &from};
+    const bool train = plans->spec->want == SPEC_TRAIN;
     weft_status st = nothing_over(plans, c);
-    begin_progress(e, &progress);
-    if (st == WEFT_OK && plans->spec->want == SPEC_TRAIN)
+    if (st == WEFT_OK && train)
         run_replica_warn(e, c);
-    for (uint32_t i = 0; st == WEFT_OK && i < e->plan->pieces.n; i++)
-        st = load_piece(e, c, &e->plan->pieces.at[i], v, more, scratch, &progress);
-    for (uint32_t i = 0; st == WEFT_OK && i < e->plan->scalars.n && plans->spec->want == SPEC_TRAIN;
-         i++)
+    if (st == WEFT_OK)
+        st = run_local_load(e, &s);
+    for (uint32_t i = 0; st == WEFT_OK && i < e->plan->scalars.n && train; i++)
         if (e->plan->scalars.at[i].saved)
             st = load_scalar(e, c, &e->plan->scalars.at[i]);
-    if (st == WEFT_OK && plans->spec->want == SPEC_TRAIN)
+    if (st == WEFT_OK && train)
         st = run_residual_load(e, c);
-    free(v);
-    free(more);
-    free(scratch);
+    free(from.more);
     return st;
 }

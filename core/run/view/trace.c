@@ -574,11 +574,9 @@ weft_status run_trace_write(run_trace *t, job *j, uint32_t rank, uint32_t ranks,
     if (!t->part)
         return WEFT_OK;
     weft_status st = note_clock(t, j, rank, ranks, 1);
-    uint32_t none = 0, *all = mem_alloc(ranks * sizeof *all);
     end_part(t);
-    if (j && st == WEFT_OK) /* until all parts are closed */
-        st = job_exchange(j, "trace parts", &none, sizeof none, all);
-    free(all);
+    if (st == WEFT_OK) /* until all parts are closed */
+        st = job_exchange(j, "trace parts", NULL, 0, NULL);
     if (st == WEFT_OK && !rank && join_parts(ranks, out_dir, true) != WEFT_OK) {
         log_line(WEFT_LOG_WARN, "%s", err_text());
         err_clear();

@@ -94,15 +94,15 @@ static ckpt_piece piece_of(const plan_piece *x, const plan_extent *e)
     return out;
 }
 
-static void save_layout(const layout *l, char final[4096])
+static void save_layout(const layout *l)
 {
     static float wholes[TENSORS][WIDEST], values[TENSORS][WIDEST];
-    char temp[4096];
+    ckpt_save s;
     ckpt_shard_sum sums[RANKS];
     for (uint32_t i = 0; i < TENSORS; i++)
         for (uint64_t k = 0; k < graph_shape_elements(&shapes[i]); k++)
             wholes[i][k] = value_of(i, k);
-    assert_int_equal(ckpt_begin(-1, work, 1, temp, final), WEFT_OK);
+    assert_int_equal(ckpt_begin(-1, work, 1, &s), WEFT_OK);
     for (uint32_t r = 0; r < l->spec.ranks; r++) {
         ckpt_piece pieces[TENSORS];
         uint32_t n = 0;
@@ -117,10 +117,10 @@ static void save_layout(const layout *l, char final[4096])
             pieces[n] = piece_of(x, &e);
             pieces[n++].data = values[i];
         }
-        assert_int_equal(ckpt_write_shard(temp, r, l->spec.ranks, pieces, n, NULL, &sums[r]),
+        assert_int_equal(ckpt_write_shard(&s, r, l->spec.ranks, pieces, n, NULL, &sums[r]),
                          WEFT_OK);
     }
-    if (ckpt_commit(temp, final, 1, "", sums, l->spec.ranks, (ckpt_keep){0, 0}) != WEFT_OK)
+    if (ckpt_commit(&s, "", sums, l->spec.ranks, (ckpt_keep){0, 0}) != WEFT_OK)
         fail_msg("%s", err_text());
 }
 
@@ -156,13 +156,12 @@ TEST(any_layout_loads_any_other)
 {
     for (uint32_t turn = 0; turn < 40; turn++) {
         layout from, to;
-        char final[4096];
         ckpt *c;
         dice_state = turn * 977 + 1;
         empty_work();
         make_layout(&from);
-        save_layout(&from, final);
-        if (ckpt_open(final, &c) != WEFT_OK)
+        save_layout(&from);
+        if (ckpt_open(file_of(1, ""), &c) != WEFT_OK)
             fail_msg("turn %u: %s", turn, err_text());
         const ckpt_piece *all;
         assert_int_equal(ckpt_tensors(c, &all), TENSORS);
@@ -188,7 +187,8 @@ TEST(any_layout_loads_any_other)
 /* A block of a tensor is stored as a tensor of the block's shape, which any reader can use. */
 TEST(blocks_are_plain_tensors)
 {
-    char temp[4096], final[4096], head[2048] = "";
+    ckpt_save s;
+    char head[2048] = "";
     float data[24] = {0};
     ckpt_shard_sum sum;
     ckpt_piece pieces[3] = {
@@ -197,9 +197,9 @@ TEST(blocks_are_plain_tensors)
         {"w", WEFT_F32, 2, {4, 6}, {0, 3}, {4, 3}, 5, 7, data},
     };
     empty_work();
-    assert_int_equal(ckpt_begin(-1, work, 1, temp, final), WEFT_OK);
-    assert_int_equal(ckpt_write_shard(temp, 0, 1, pieces, 3, NULL, &sum), WEFT_OK);
-    assert_int_equal(ckpt_commit(temp, final, 1, "", &sum, 1, (ckpt_keep){0, 0}), WEFT_OK);
+    assert_int_equal(ckpt_begin(-1, work, 1, &s), WEFT_OK);
+    assert_int_equal(ckpt_write_shard(&s, 0, 1, pieces, 3, NULL, &sum), WEFT_OK);
+    assert_int_equal(ckpt_commit(&s, "", &sum, 1, (ckpt_keep){0, 0}), WEFT_OK);
     size_t n = get_file(shard_of(1, 0, 1), (unsigned char *)head, sizeof head - 1);
     for (size_t i = 0; i < n; i++)
         head[i] = head[i] ? head[i] : ' ';
@@ -213,19 +213,19 @@ TEST(blocks_are_plain_tensors)
 
 static weft_status save_blocks(const ckpt_piece *pieces, uint32_t n)
 {
-    char temp[4096], final[4096];
+    ckpt_save s;
     ckpt_shard_sum sums[8];
     empty_work();
     err_clear();
-    assert_int_equal(ckpt_begin(-1, work, 1, temp, final), WEFT_OK);
+    assert_int_equal(ckpt_begin(-1, work, 1, &s), WEFT_OK);
     for (uint32_t i = 0; i < n; i++) {
-        weft_status st = ckpt_write_shard(temp, i, n, &pieces[i], 1, NULL, &sums[i]);
+        weft_status st = ckpt_write_shard(&s, i, n, &pieces[i], 1, NULL, &sums[i]);
         if (st != WEFT_OK) {
-            ckpt_abandon(temp);
+            ckpt_abandon(&s);
             return st;
         }
     }
-    return ckpt_commit(temp, final, 1, "", sums, n, (ckpt_keep){0, 0});
+    return ckpt_commit(&s, "", sums, n, (ckpt_keep){0, 0});
 }
 
 #define BLOCK(row, column, rows, columns)                                                          \

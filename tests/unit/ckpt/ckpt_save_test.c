@@ -32,7 +32,7 @@ TEST(large_tensors_take_many_blocks)
 {
     empty_work();
     enum { N = 3000001 };
-    char temp[4096], final[4096];
+    ckpt_save s;
     ckpt_shard_sum sum;
     float *data = malloc(N * sizeof *data), *back = malloc(N * sizeof *back);
     uint8_t small = 77;
@@ -41,12 +41,12 @@ TEST(large_tensors_take_many_blocks)
         data[i] = (float)i;
     const ckpt_piece pieces[] = {{"small", WEFT_U8, 0, {0}, {0}, {0}, 0, 1, &small},
                                  {"large", WEFT_F32, 1, {N}, {0}, {0}, 0, N, data}};
-    assert_int_equal(ckpt_begin(-1, work, 1, temp, final), WEFT_OK);
-    assert_int_equal(ckpt_write_shard(temp, 0, 1, pieces, 2, NULL, &sum), WEFT_OK);
-    assert_int_equal(ckpt_commit(temp, final, 1, NULL, &sum, 1, (ckpt_keep){0, 0}), WEFT_OK);
+    assert_int_equal(ckpt_begin(-1, work, 1, &s), WEFT_OK);
+    assert_int_equal(ckpt_write_shard(&s, 0, 1, pieces, 2, NULL, &sum), WEFT_OK);
+    assert_int_equal(ckpt_commit(&s, "", &sum, 1, (ckpt_keep){0, 0}), WEFT_OK);
     ckpt *c;
-    assert_int_equal(ckpt_open(final, &c), WEFT_OK);
-    assert_string_equal(ckpt_dir(c), final);
+    assert_int_equal(ckpt_open(file_of(1, ""), &c), WEFT_OK);
+    assert_string_equal(ckpt_dir(c), file_of(1, ""));
     assert_string_equal(ckpt_job_text(c), "");
     assert_int_equal(ckpt_read(c, &pieces[1], back), WEFT_OK);
     assert_memory_equal(data, back, N * sizeof *data);
@@ -83,7 +83,7 @@ TEST(keep_counts_the_newest)
 TEST(one_of_the_same_step_is_never_replaced)
 {
     static unsigned char before[1 << 16], after[1 << 16];
-    char temp[4096], final[4096];
+    ckpt_save s;
     ckpt_shard_sum sum;
     empty_work();
     assert_int_equal(save(7, 1, 0), WEFT_OK);
@@ -98,11 +98,11 @@ TEST(one_of_the_same_step_is_never_replaced)
         assert_int_equal(count_entries("step-"), 1);
         assert_int_equal(count_entries(".step-"), 0);
     }
-    assert_int_equal(ckpt_begin(-1, work, 8, temp, final), WEFT_OK);
-    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum), WEFT_OK);
-    assert_int_equal(mkdir(final, 0777), 0);
+    assert_int_equal(ckpt_begin(-1, work, 8, &s), WEFT_OK);
+    assert_int_equal(ckpt_write_shard(&s, 0, 1, NULL, 0, NULL, &sum), WEFT_OK);
+    assert_int_equal(mkdir(file_of(8, ""), 0777), 0);
     put_file(file_of(8, "precious"), "x", 1);
-    assert_int_equal(ckpt_commit(temp, final, 8, "", &sum, 1, (ckpt_keep){0, 0}), WEFT_IO);
+    assert_int_equal(ckpt_commit(&s, "", &sum, 1, (ckpt_keep){0, 0}), WEFT_IO);
     assert_int_equal(access(file_of(8, "precious"), F_OK), 0);
     assert_int_equal(count_entries(".step-"), 0);
 }
@@ -212,22 +212,23 @@ TEST(all_is_synced_before_the_rename)
 /* A rank cleans up after itself, since rank 0 may be on another machine. */
 TEST(a_shard_that_fails_is_not_left)
 {
-    char temp[4096], final[4096], path[4200];
+    char path[4200];
+    ckpt_save s;
     ckpt_shard_sum sum;
     empty_work();
-    assert_int_equal(ckpt_begin(-1, work, 1, temp, final), WEFT_OK);
-    snprintf(path, sizeof path, "%s/shard-00000-of-00001.safetensors", temp);
+    assert_int_equal(ckpt_begin(-1, work, 1, &s), WEFT_OK);
+    snprintf(path, sizeof path, "%s/shard-00000-of-00001.safetensors", s.temp);
     faults_set(FAULT_NONE, 0, 0, false);
-    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum), WEFT_OK);
+    assert_int_equal(ckpt_write_shard(&s, 0, 1, NULL, 0, NULL, &sum), WEFT_OK);
     long calls = faults.calls;
     assert_int_equal(unlink(path), 0);
     for (long at = 1; at <= calls; at++) {
         faults_set(FAULT_ERROR, at, EIO, false);
-        assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum), WEFT_IO);
+        assert_int_equal(ckpt_write_shard(&s, 0, 1, NULL, 0, NULL, &sum), WEFT_IO);
         assert_int_equal(access(path, F_OK), -1);
     }
     faults_set(FAULT_NONE, 0, 0, false);
-    ckpt_abandon(temp);
+    ckpt_abandon(&s);
 }
 
 TEST(files_over_the_limit_are_refused_in_words)
@@ -289,13 +290,13 @@ TEST(a_full_disk_is_refused_in_words)
 TEST(a_second_job_is_refused)
 {
     empty_work();
-    char temp[4096], final[4096];
+    ckpt_save s;
     int to_child[2], to_parent[2], status;
     assert_int_equal(pipe(to_child) | pipe(to_parent), 0);
     pid_t child = fork();
     assert_true(child >= 0);
     if (!child) {
-        char c = (char)ckpt_begin(-1, work, 1, temp, final);
+        char c = (char)ckpt_begin(-1, work, 1, &s);
         _exit(write(to_parent[1], &c, 1) != 1 || read(to_child[0], &c, 1) != 1);
     }
     char c = 1;
@@ -315,16 +316,16 @@ TEST(a_second_job_is_refused)
 
 static weft_status save_pieces(const ckpt_piece *p, uint32_t n, uint32_t shards)
 {
-    char temp[4096], final[4096];
+    ckpt_save s;
     ckpt_shard_sum sums[4];
-    assert_int_equal(ckpt_begin(-1, work, 9, temp, final), WEFT_OK);
+    assert_int_equal(ckpt_begin(-1, work, 9, &s), WEFT_OK);
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < shards && st == WEFT_OK; i++)
-        st = ckpt_write_shard(temp, i, shards, p, n, NULL, &sums[i]);
+        st = ckpt_write_shard(&s, i, shards, p, n, NULL, &sums[i]);
     if (st != WEFT_OK)
-        ckpt_abandon(temp);
+        ckpt_abandon(&s);
     else
-        st = ckpt_commit(temp, final, 9, "", sums, shards, (ckpt_keep){0, 0});
+        st = ckpt_commit(&s, "", sums, shards, (ckpt_keep){0, 0});
     assert_int_equal(count_entries("step-"), 0);
     assert_int_equal(count_entries(".step-"), 0);
     return st;
@@ -362,28 +363,22 @@ TEST(lawless_pieces_are_refused)
 
 TEST(wrong_calls_are_refused)
 {
-    char temp[4096], final[4096], outside[128];
+    ckpt_save s, second;
     ckpt_shard_sum sum;
     empty_work();
-    assert_int_equal(ckpt_begin(-1, work, UINT64_MAX, temp, final), WEFT_USAGE);
-    assert_int_equal(ckpt_begin(-1, "/tmp/weft-none/such", 1, temp, final), WEFT_USAGE);
-    assert_int_equal(ckpt_begin(-1, "/dev/null", 1, temp, final), WEFT_USAGE);
-    assert_int_equal(ckpt_begin(-1, work, 1, temp, final), WEFT_OK);
-    assert_int_equal(ckpt_begin(-1, work, 2, temp, final), WEFT_INTERNAL);
-    assert_int_equal(ckpt_paths(work, 1, temp, final), WEFT_OK);
-    assert_int_equal(ckpt_write_shard(temp, 1, 1, NULL, 0, NULL, &sum), WEFT_UNSUPPORTED);
-    assert_int_equal(ckpt_write_shard(temp, 0, 0, NULL, 0, NULL, &sum), WEFT_UNSUPPORTED);
-    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum), WEFT_OK);
-    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum),
+    assert_int_equal(ckpt_begin(-1, work, UINT64_MAX, &s), WEFT_USAGE);
+    assert_int_equal(ckpt_begin(-1, "/tmp/weft-none/such", 1, &s), WEFT_USAGE);
+    assert_int_equal(ckpt_begin(-1, "/dev/null", 1, &s), WEFT_USAGE);
+    assert_int_equal(ckpt_begin(-1, work, 1, &s), WEFT_OK);
+    assert_int_equal(ckpt_begin(-1, work, 2, &second), WEFT_USAGE); /* one at a time */
+    assert_int_equal(ckpt_write_shard(&s, 1, 1, NULL, 0, NULL, &sum), WEFT_UNSUPPORTED);
+    assert_int_equal(ckpt_write_shard(&s, 0, 0, NULL, 0, NULL, &sum), WEFT_UNSUPPORTED);
+    assert_int_equal(ckpt_write_shard(&s, 0, 1, NULL, 0, NULL, &sum), WEFT_OK);
+    assert_int_equal(ckpt_write_shard(&s, 0, 1, NULL, 0, NULL, &sum),
                      WEFT_IO); /* a second writer */
-    ckpt_abandon(temp);
-    ckpt_abandon(temp);
-    ckpt_abandon(NULL);
-    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum), WEFT_IO); /* folder gone */
-    snprintf(outside, sizeof outside, "%s/precious", work);
-    assert_int_equal(mkdir(outside, 0777), 0);
-    ckpt_abandon(outside); /* not a name of ours: stays */
-    assert_int_equal(access(outside, F_OK), 0);
+    ckpt_abandon(&s);
+    ckpt_abandon(&s);
+    assert_int_equal(ckpt_write_shard(&s, 0, 1, NULL, 0, NULL, &sum), WEFT_IO); /* folder gone */
     assert_int_equal(save(1, 1, 0), WEFT_OK);
 }
 
