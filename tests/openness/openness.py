@@ -686,11 +686,7 @@ class Ulysses(Compared):
 
 
 class HostColl(Compared):
-    """A library of collectives from outside, in all kinds of layout."""
-
-    def test_like_one_rank(self):
-        self.like_one_rank(JOB | {"comm.plugin": "acme.hostcoll"}, (
-            (2, {}), (4, TP_DP | {"optim.placement": "zero3"}), (4, PP_DP)))
+    """A library of collectives from outside; tests/coll has it in all kinds of layout."""
 
     def test_like_links(self):
         """Shifts, all-to-alls, all-reduces in groups of two: the bits of `pairwise` over tcp."""
