@@ -41,8 +41,8 @@ END {
       split(line, word, /[ \t]+/)
       print "VALUE(" word[2] ");"
     } else if (line ~ /^[ \t]+WEFT_[A-Z0-9_]+ = [0-9]+/) {
-      split(line, word, /[ \t]+/)
-      print "VALUE(" word[2] ");"
+      for (rest = line; match(rest, /WEFT_[A-Z0-9_]+ = /); rest = substr(rest, RSTART + RLENGTH))
+        print "VALUE(" substr(rest, RSTART, RLENGTH - 3) ");"
     }
     if (line ~ /^#/ || line ~ /\\$/)
       continue

@@ -1,6 +1,5 @@
 /* tests/abi/layout.c: prints the size of every public struct, where each member lies, and every
- * public number. The lines come from the headers by layout.awk; layout.golden is what they said
- * when the layout was last changed on purpose. */
+ * public number. The lines come from the headers by layout.awk. */
 #include <stdio.h>
 #include <weft/coll.h>
 #include <weft/data.h>
@@ -16,7 +15,7 @@
 
 #define TYPE(type) printf("%s: %zu\n", #type, sizeof(type))
 #define MEMBER(type, name)                                                                         \
-    printf("    %s: at %zu, %zu\n", #name, offsetof(type, name), sizeof(((type *)0)->name))
+    printf(#type "." #name ": at %zu, %zu\n", offsetof(type, name), sizeof(((type *)0)->name))
 #define VALUE(name) printf("%s = %lld\n", #name, (long long)(name))
 
 int main(void)

@@ -3,7 +3,7 @@
 
 Ids of ops with their operands and attributes, axes, inputs, scalars, blocks, parameters with their
 roles, mesh axes of the strategies that come with weft, and interfaces. Numbers of statuses and
-element types are in layout.golden. A name may be added; one that plugins have seen stays, with its
+element types are in abi.layout. A name may be added; one that plugins have seen stays, with its
 meaning. `names.py WEFT SOURCE print` prints the list."""
 import json
 import os

@@ -2,7 +2,7 @@
 # signatures.sh HEADERS FROZEN...: does a plugin that was built with the headers FROZEN still fit a
 # host that is built with the headers HEADERS?
 #
-# layout.golden holds sizes and offsets; it cannot see that a parameter of a function pointer has
+# abi.layout holds sizes and offsets; it cannot see that a parameter of a function pointer has
 # changed its type. abidiff can: it compares the types that a library's functions use. The SDK has
 # no functions of its own, so each side becomes a library with one function for every struct of the
 # headers. A member at the end of a struct is growth, and allowed (weft/base.h); everything else

@@ -50,9 +50,9 @@ ELSEWHERE = {
         "weft export hf runs/tuned/checkpoints/step-00000200 -o tuned --dtype bf16"),
         ("tests/hf/hf.py", "HUGGINGFACE.md")),
     "weft watch runs/demo --http": ("tests/report/watch_test.py", '"--http"'),
-    "cmake --install build/release --prefix PREFIX": ("tests/abi/outside_test.sh", "--install"),
+    "cmake --install build/release --prefix PREFIX": ("tests/kit/new_test.py", "--install"),
     "cmake -S . -B BUILD -DCMAKE_PREFIX_PATH=PREFIX && cmake --build BUILD":
-        ("tests/abi/outside_test.sh", "CMAKE_PREFIX_PATH"),
+        ("tests/kit/new_test.py", "CMAKE_PREFIX_PATH"),
 }
 # Statuses besides 0: a machine need not have the hardware.
 ABSENT = {"device.plugin=cuda": (0, 77), "comm.plugin=verbs": (0, 77),

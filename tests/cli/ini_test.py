@@ -86,15 +86,6 @@ class Ini(started.Case):
         self.bad("[model]\nlayers = 1000000\n", "bad.ini:2: model.layers")
         self.bad("[model]\nfamily = lama\n", "did you mean 'llama'?")
 
-    def test_sizes_that_no_llama_has(self):
-        llama = "[model]\nfamily = llama\nheads = 12\n"
-        self.bad(llama + "kv_heads = 5\n", "heads must be a multiple of kv_heads")
-        self.bad(llama + "kv_heads = 24\n", "heads must be a multiple of kv_heads")
-        self.bad(llama + "embed = 756\n", "gives each head 63 elements")
-        self.bad(llama + "rope_theta = 0\n", "bad.ini:4: model.rope_theta")
-        self.bad("[model]\nrope_theta = 5e5\n", "family gpt2 learns its positions")
-        self.bad("[model]\nkv_heads = 4\n", "every head has its own keys and values")
-
     def test_words_and_numbers_of_the_step(self):
         self.bad("[train]\nrecompute = blocks\n", "did you mean 'block'")
         self.bad("[train]\nprecision = half\n", "is none of fp32, bf16, fp16")

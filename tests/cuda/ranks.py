@@ -6,7 +6,6 @@ ranks; and as the cpu device does, within the roundings of train.py.
 import os
 import signal
 import sys
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
 DOUBLES = sys.argv.pop(2)

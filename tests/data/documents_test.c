@@ -68,7 +68,7 @@ static void must_be(weft_dataset *d, const text *t)
             assert_int_equal(targets[i], t->token[at + 1]); /* also of the next document */
         }
     }
-    sets_table()->close(d);
+    lone_source()->close(d);
 }
 
 TEST(documents_by_index_and_by_token)
@@ -157,8 +157,8 @@ TEST(wrong_boundaries_are_refused)
                  *e = sets_must((sets_open){.train = "index.bin"});
     assert_non_null(strstr(sets_info(d, 9).identity, "documents by index "));
     assert_null(strstr(sets_info(e, 9).identity, "documents"));
-    sets_table()->close(d);
-    sets_table()->close(e);
+    lone_source()->close(d);
+    lone_source()->close(e);
 }
 
 /* Numbers that do not rise, or point outside, wherever they are: an error that names the file, or
@@ -193,7 +193,7 @@ TEST(wrong_indices_are_named)
                 assert_in_range(places[i], 0, i);
         }
         assert_int_equal(lawful && errors, 0);
-        sets_table()->close(d);
+        lone_source()->close(d);
     }
 }
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <weft/plugin.h>
+#include <weft/data.h>
 
 static char lone_why[8192]; /* the last failure; "" after lone_clear() */
 static long lone_blocks;    /* that alloc() gave and free() has not taken back */
@@ -106,6 +106,27 @@ static inline const weft_component *lone_open(void **module)
 {
     const weft_manifest *m = weft_plugin_entry();
     return m->open(&lone_host, module) == WEFT_OK ? m->components[0] : NULL;
+}
+
+/* The table of that component, a source of data; what it reads of tokens and targets. */
+static inline const weft_data_table *lone_source(void)
+{
+    void *module;
+    return lone_open(&module)->table;
+}
+
+static inline weft_status lone_read(weft_dataset *d, uint64_t first, uint64_t count,
+                                    uint64_t sequence, int32_t *tokens, int32_t *targets)
+{
+    void *const out[] = {tokens, targets};
+    const weft_read_args args = {.struct_size = sizeof args,
+                                 .first = first,
+                                 .count = count,
+                                 .sequence = sequence,
+                                 .nfields = 2,
+                                 .out = out};
+    lone_clear();
+    return lone_source()->read(d, &args);
 }
 
 #endif

@@ -95,12 +95,6 @@ typedef struct sets_open {
     uint64_t seed;
 } sets_open;
 
-static inline const weft_data_table *sets_table(void)
-{
-    void *module;
-    return lone_open(&module)->table;
-}
-
 static inline weft_status sets_try(sets_open o, weft_dataset **out)
 {
     const char *pairs[] = {"train",     o.train ? o.train : "",
@@ -143,7 +137,7 @@ static inline void sets_refused(sets_open o, weft_status want, const char *words
 static inline weft_data_info sets_info(weft_dataset *d, uint64_t sequence)
 {
     weft_data_info info = {.struct_size = sizeof info};
-    if (sets_table()->info(d, sequence, &info) != WEFT_OK)
+    if (lone_source()->info(d, sequence, &info) != WEFT_OK)
         fail_msg("%s", lone_why);
     return info;
 }
@@ -160,7 +154,7 @@ static inline weft_status sets_read(weft_dataset *d, uint64_t sample, uint64_t s
                                  .nfields = n,
                                  .out = out};
     lone_clear();
-    return sets_table()->read(d, &args);
+    return lone_source()->read(d, &args);
 }
 
 /* Where a sample of a counting file begins; its tokens and targets must be a window. */

@@ -48,7 +48,7 @@ TEST(every_sample_once_an_epoch)
                                 seen[sample / windows * windows + (uint64_t)start / SEQUENCE]++, 0);
                     }
             for (uint64_t r = 0; r < ranks; r++)
-                sets_table()->close(d[r]);
+                lone_source()->close(d[r]);
         }
         for (uint64_t i = 0; i < all; i++)
             assert_int_equal(seen[i], 1);
@@ -70,8 +70,8 @@ TEST(epochs_and_seeds_differ)
     }
     assert_in_range(same_epoch, 0, 6); /* 1 of 50 on average */
     assert_in_range(same_seed, 0, 6);
-    sets_table()->close(a);
-    sets_table()->close(b);
+    lone_source()->close(a);
+    lone_source()->close(b);
 }
 
 /* What two sets say and hand out. */
@@ -85,8 +85,8 @@ static void must_be_equal(sets_open one, sets_open other)
         for (uint64_t s = 0; s < x.samples; s++)
             assert_int_equal(sets_start(a, s, sequence), sets_start(b, s, sequence));
     }
-    sets_table()->close(a);
-    sets_table()->close(b);
+    lone_source()->close(a);
+    lone_source()->close(b);
 }
 
 /* Shards by list, folder and pattern; windows lie over the ends of files. */
@@ -140,7 +140,7 @@ TEST(files_of_llm_c_are_equal)
     assert_int_equal(y[8], 200000 - 9);
     assert_int_equal(sets_read(d, 10, 9, x, y, NULL, 2), WEFT_DATA);
     assert_non_null(strstr(lone_why, "high.bin: token number 99 is 200000"));
-    sets_table()->close(d);
+    lone_source()->close(d);
     sets_refused((sets_open){.train = "gpt2.bin, llama3.bin"}, WEFT_USAGE,
                  "llama3.bin has a vocabulary of 128256, and gpt2.bin one of 50257");
 }
@@ -187,9 +187,9 @@ TEST(mixtures_have_epochs_of_their_own)
                  *f = sets_must((sets_open){.train = "a.bin:5, b.bin:2, c.bin:3"});
     assert_string_equal(sets_info(e, SEQUENCE).identity, info.identity);
     assert_string_not_equal(sets_info(f, SEQUENCE).identity, sets_info(e, SEQUENCE).identity);
-    sets_table()->close(d);
-    sets_table()->close(e);
-    sets_table()->close(f);
+    lone_source()->close(d);
+    lone_source()->close(e);
+    lone_source()->close(f);
     free(seen);
     assert_int_equal(lone_blocks, 0);
 }
@@ -229,9 +229,9 @@ TEST(wrong_lists_are_refused)
     sets_refused((sets_open){.train = list}, WEFT_USAGE, "more than 64 data sets");
     weft_dataset *d = sets_must((sets_open){.train = "a.bin:1, short.bin:1"});
     weft_data_info info = {.struct_size = sizeof info};
-    assert_int_equal(sets_table()->info(d, SEQUENCE, &info), WEFT_USAGE);
+    assert_int_equal(lone_source()->info(d, SEQUENCE, &info), WEFT_USAGE);
     assert_non_null(strstr(lone_why, "short.bin has 7 tokens; a sequence needs 8"));
-    sets_table()->close(d);
+    lone_source()->close(d);
 }
 
 /* A job of 0.1 goes on with its order, and says what it is by its identity. */
@@ -252,13 +252,13 @@ TEST(old_checkpoints_keep_their_order)
     weft_dataset *h =
         sets_must((sets_open){.train = "one.bin", .seed = 4, .order = "epochs", .resumes = before});
     assert_string_equal(sets_info(h, SEQUENCE).identity, now); /* the job asks for another */
-    sets_table()->close(h);
+    lone_source()->close(h);
     h = sets_must((sets_open){.train = "one.bin", .seed = 4, .resumes = ""}); /* of the first 0.1 */
     assert_string_equal(sets_info(h, SEQUENCE).identity, before);
-    sets_table()->close(h);
+    lone_source()->close(h);
     h = sets_must((sets_open){.train = "one.bin:1", .seed = 4, .resumes = before});
     assert_non_null(strstr(sets_info(h, SEQUENCE).identity, "epochs of a mixture of 1 sets"));
-    sets_table()->close(h);
+    lone_source()->close(h);
     int differ = 0;
     for (uint64_t s = 0; s < 50; s++) {
         assert_int_equal(sets_start(f, s, SEQUENCE), sets_start(d, s, SEQUENCE));
@@ -266,10 +266,10 @@ TEST(old_checkpoints_keep_their_order)
         differ += sets_start(d, s, SEQUENCE) != sets_start(e, s, SEQUENCE);
     }
     assert_in_range(differ, 40, 50);
-    sets_table()->close(d);
-    sets_table()->close(e);
-    sets_table()->close(f);
-    sets_table()->close(g);
+    lone_source()->close(d);
+    lone_source()->close(e);
+    lone_source()->close(f);
+    lone_source()->close(g);
 }
 
 static double seconds(void)
@@ -298,7 +298,7 @@ TEST(large_files_open_at_once)
     assert_int_equal(sets_info(d, 32).samples, (2 * tokens - 1) / 32);
     for (uint64_t s = 0; s < 20; s++)
         assert_int_equal(sets_read(d, s * 9999991, 32, x, y, NULL, 2), WEFT_OK);
-    sets_table()->close(d);
+    lone_source()->close(d);
     assert_true((seconds() - begin) * 1000 < (double)patience(5000));
     unlink("large_1.bin");
     unlink("large_2.bin");

@@ -172,12 +172,6 @@ static int remove_folder(void **state)
 
 /* --- sets --- */
 
-static const weft_data_table *table(void)
-{
-    void *module;
-    return lone_open(&module)->table;
-}
-
 static weft_status try_open(uint32_t use, const char *list, const char *begin, weft_dataset **out)
 {
     static const char *keep[9];
@@ -205,22 +199,8 @@ static weft_dataset *open_set(uint32_t use, const char *begin)
 static weft_data_info info_of(weft_dataset *d, uint64_t sequence)
 {
     weft_data_info info = {.struct_size = sizeof info};
-    assert_int_equal(table()->info(d, sequence, &info), WEFT_OK);
+    assert_int_equal(lone_source()->info(d, sequence, &info), WEFT_OK);
     return info;
-}
-
-static weft_status read_set(weft_dataset *d, uint64_t first, uint64_t count, uint64_t sequence,
-                            int32_t *tokens, int32_t *targets)
-{
-    void *const out[] = {tokens, targets};
-    const weft_read_args args = {.struct_size = sizeof args,
-                                 .first = first,
-                                 .count = count,
-                                 .sequence = sequence,
-                                 .nfields = 2,
-                                 .out = out};
-    lone_clear();
-    return table()->read(d, &args);
 }
 
 /* Where in the stream the referee gives these ids; `from` is the place to begin to look at. */
@@ -256,15 +236,15 @@ TEST(training)
     assert_int_equal(info.vocab, VOCAB);
     assert_int_equal(info.nfields, 2);
     for (int i = 0; i < SAMPLES; i++) {
-        assert_int_equal(read_set(d, (uint64_t)i, 1, N, all[i], next[i]), WEFT_OK);
+        assert_int_equal(lone_read(d, (uint64_t)i, 1, N, all[i], next[i]), WEFT_OK);
         late += place_of(all[i], next[i], N, 0) > 1100;
     }
     assert_in_range(late, 15, 45); /* of 60: places are all over the stream */
-    assert_int_equal(read_set(d, 0, SAMPLES, N, all[0], NULL), WEFT_OK);
-    assert_int_equal(read_set(d, 41, 1, N, NULL, again), WEFT_OK);
+    assert_int_equal(lone_read(d, 0, SAMPLES, N, all[0], NULL), WEFT_OK);
+    assert_int_equal(lone_read(d, 41, 1, N, NULL, again), WEFT_OK);
     assert_memory_equal(again, next[41], sizeof again);
-    assert_int_equal(read_set(d, (uint64_t)1 << 60, 1, N, again, NULL), WEFT_OK);
-    table()->close(d);
+    assert_int_equal(lone_read(d, (uint64_t)1 << 60, 1, N, again, NULL), WEFT_OK);
+    lone_source()->close(d);
     assert_int_equal(lone_blocks, 0);
 }
 
@@ -278,13 +258,13 @@ TEST(lines)
     for (uint64_t i = 0; i < 200; i++) {
         bool begins = false;
         uint64_t at = 0;
-        assert_int_equal(read_set(d, i, 1, N, tokens, targets), WEFT_OK);
+        assert_int_equal(lone_read(d, i, 1, N, tokens, targets), WEFT_OK);
         for (; !begins; at++) { /* the same ids may be at several places */
             at = place_of(tokens, targets, N, at);
             begins = !at || at == lengths[0] || byte_at(at - 1) == '\n';
         }
     }
-    table()->close(d);
+    lone_source()->close(d);
 }
 
 /* Every sample is cut at span bytes; where one byte is one id these are the windows of a token
@@ -298,23 +278,23 @@ TEST(validation)
     weft_dataset *d = open_set(WEFT_DATA_VALID, "byte");
     uint64_t n = info_of(d, N).samples;
     assert_int_equal(n, (1903 - 1) / N);
-    assert_int_equal(read_set(d, 0, n, N, tokens[0], targets[0]), WEFT_OK);
+    assert_int_equal(lone_read(d, 0, n, N, tokens[0], targets[0]), WEFT_OK);
     for (uint64_t i = 0; i < n; i++) {
         referee(i * N, N + 1, ids);
         assert_memory_equal(tokens[i], ids, N * sizeof *ids);
         assert_memory_equal(targets[i], ids + 1, N * sizeof *ids);
     }
-    assert_int_equal(read_set(d, n, 1, N, tokens[0], NULL), WEFT_USAGE);
-    assert_int_equal(read_set(d, UINT64_MAX, 2, N, tokens[0], NULL), WEFT_USAGE);
-    assert_int_equal(read_set(d, 0, 1, N + 1, tokens[0], NULL), WEFT_USAGE);
+    assert_int_equal(lone_read(d, n, 1, N, tokens[0], NULL), WEFT_USAGE);
+    assert_int_equal(lone_read(d, UINT64_MAX, 2, N, tokens[0], NULL), WEFT_USAGE);
+    assert_int_equal(lone_read(d, 0, 1, N + 1, tokens[0], NULL), WEFT_USAGE);
     assert_non_null(strstr(lone_why, "info() was asked for 25 rows"));
-    table()->close(d);
+    lone_source()->close(d);
     manner = RIGHT;
     d = open_set(WEFT_DATA_VALID, "byte");
     n = info_of(d, N).samples;
     assert_in_range(n, 1903 / N / 2, 1903 / N); /* a pair in eight or so */
-    assert_int_equal(read_set(d, n - 1, 1, N, tokens[0], targets[0]), WEFT_OK);
-    table()->close(d);
+    assert_int_equal(lone_read(d, n - 1, 1, N, tokens[0], targets[0]), WEFT_OK);
+    lone_source()->close(d);
 }
 
 /* A sample that is longer than a piece, so that the tokenizer leaves a rest. */
@@ -325,11 +305,11 @@ TEST(long_samples)
     write_files(LIMIT, LIMIT);
     weft_dataset *d = open_set(WEFT_DATA_VALID, "byte");
     info_of(d, N);
-    assert_int_equal(read_set(d, 0, 1, N, tokens, NULL), WEFT_OK);
+    assert_int_equal(lone_read(d, 0, 1, N, tokens, NULL), WEFT_OK);
     referee(0, N, ids);
     assert_memory_equal(tokens, ids, N * sizeof *ids);
     assert_int_equal(info_of(d, 0).samples > info_of(d, 7).samples, true);
-    table()->close(d);
+    lone_source()->close(d);
     free(tokens);
     free(ids);
 }
@@ -343,15 +323,15 @@ TEST(identity)
     assert_non_null(strstr(before, "200300 bytes"));
     assert_null(strstr(before, folder));
     assert_string_equal(before, info_of(d, 90).identity);
-    table()->close(d);
+    lone_source()->close(d);
     d = open_set(WEFT_DATA_TRAIN, "byte");
     assert_string_not_equal(before, info_of(d, 5).identity);
-    table()->close(d);
+    lone_source()->close(d);
     text[1][299]++; /* the last byte */
     put(two, text[1], 300);
     d = open_set(WEFT_DATA_TRAIN, "line");
     assert_string_not_equal(before, info_of(d, 5).identity);
-    table()->close(d);
+    lone_source()->close(d);
 }
 
 static void refused(const char *list, const char *word)
@@ -383,11 +363,11 @@ TEST(refusals)
     put(two, "b", 1);
     d = open_set(WEFT_DATA_TRAIN, "line");
     lone_clear();
-    assert_int_equal(table()->info(d, 1000, &info), WEFT_USAGE);
+    assert_int_equal(lone_source()->info(d, 1000, &info), WEFT_USAGE);
     assert_non_null(strstr(lone_why, "the text has 101 bytes"));
-    assert_int_equal(read_set(d, 0, 1, 0, NULL, NULL), WEFT_USAGE);
-    table()->close(d);
-    table()->close(NULL);
+    assert_int_equal(lone_read(d, 0, 1, 0, NULL, NULL), WEFT_USAGE);
+    lone_source()->close(d);
+    lone_source()->close(NULL);
 }
 
 TEST(tokenizers)
@@ -404,12 +384,12 @@ TEST(tokenizers)
         int32_t tokens[10];
         info_of(d, 10);
         manner = wrong[i].manner;
-        assert_int_equal(read_set(d, 3, 1, 10, tokens, NULL), WEFT_USAGE);
+        assert_int_equal(lone_read(d, 3, 1, 10, tokens, NULL), WEFT_USAGE);
         assert_non_null(strstr(lone_why, wrong[i].says));
         lone_clear();
-        assert_int_equal(table()->info(d, 10, &info), WEFT_USAGE);
+        assert_int_equal(lone_source()->info(d, 10, &info), WEFT_USAGE);
         closed = 0;
-        table()->close(d);
+        lone_source()->close(d);
         assert_int_equal(closed, 1);
     }
     manner = RIGHT;

@@ -101,30 +101,10 @@ static weft_dataset *open_set(uint32_t use, uint64_t seed, const char *train, co
     return d;
 }
 
-static const weft_data_table *table(void)
-{
-    void *module;
-    return lone_open(&module)->table;
-}
-
 static uint64_t samples_of(weft_dataset *d, uint64_t sequence)
 {
     weft_data_info info = {.struct_size = sizeof info};
-    return table()->info(d, sequence, &info) == WEFT_OK ? info.samples : 0;
-}
-
-static weft_status read_set(weft_dataset *d, uint64_t first, uint64_t count, uint64_t sequence,
-                            int32_t *tokens, int32_t *targets)
-{
-    void *const out[] = {tokens, targets};
-    const weft_read_args args = {.struct_size = sizeof args,
-                                 .first = first,
-                                 .count = count,
-                                 .sequence = sequence,
-                                 .nfields = 2,
-                                 .out = out};
-    lone_clear();
-    return table()->read(d, &args);
+    return lone_source()->info(d, sequence, &info) == WEFT_OK ? info.samples : 0;
 }
 
 TEST(reads_the_formats)
@@ -275,19 +255,19 @@ TEST(tokens_out_of_range_are_not_handed_out)
         weft_dataset *d = open_set(WEFT_DATA_VALID, 3, "", path);
         for (uint64_t w = 0; w < samples_of(d, LENGTH); w++) {
             bool in = at >= w * LENGTH && at <= (w + 1) * LENGTH;
-            weft_status st = read_set(d, w, 1, LENGTH, tokens, targets);
+            weft_status st = lone_read(d, w, 1, LENGTH, tokens, targets);
             assert_int_equal(st, in ? WEFT_DATA : WEFT_OK);
             if (in && (!strstr(lone_why, where) || !strstr(lone_why, folder)))
                 fail_msg("'%s' does not say '%s'", lone_why, where);
         }
-        table()->close(d);
+        lone_source()->close(d);
         d = open_set(WEFT_DATA_TRAIN, 3, path, "");
         for (uint64_t s = 0; s < 50; s++) {
             uint64_t start = source_order_below(source_order_key(3), s, COUNT - LENGTH);
             bool in = at >= start && at <= start + LENGTH;
-            assert_int_equal(read_set(d, s, 1, LENGTH, tokens, targets), in ? WEFT_DATA : WEFT_OK);
+            assert_int_equal(lone_read(d, s, 1, LENGTH, tokens, targets), in ? WEFT_DATA : WEFT_OK);
         }
-        table()->close(d);
+        lone_source()->close(d);
     }
 }
 
@@ -329,7 +309,7 @@ TEST(order_is_that_of_the_sample_number)
     put_counting(1000);
     int32_t all[2][SAMPLES][SEQUENCE], part[2][SAMPLES][SEQUENCE];
     weft_dataset *d = open_set(WEFT_DATA_TRAIN, 5, path, "");
-    assert_int_equal(read_set(d, 1000, SAMPLES, SEQUENCE, all[0][0], all[1][0]), WEFT_OK);
+    assert_int_equal(lone_read(d, 1000, SAMPLES, SEQUENCE, all[0][0], all[1][0]), WEFT_OK);
     for (int s = 0; s < SAMPLES; s++)
         for (int i = 0; i < SEQUENCE; i++) {
             assert_int_equal(all[0][s][i], all[0][s][0] + i); /* a window, in order    */
@@ -341,20 +321,20 @@ TEST(order_is_that_of_the_sample_number)
             int n = s < chunk ? s : chunk;
             s -= n;
             assert_int_equal(
-                read_set(d, 1000 + (uint64_t)s, (uint64_t)n, SEQUENCE, part[0][s], part[1][s]),
+                lone_read(d, 1000 + (uint64_t)s, (uint64_t)n, SEQUENCE, part[0][s], part[1][s]),
                 WEFT_OK);
         }
         assert_memory_equal(part, all, sizeof all);
     }
     memset(part, 0, sizeof part); /* one field alone is the same */
-    assert_int_equal(read_set(d, 1000, SAMPLES, SEQUENCE, NULL, part[1][0]), WEFT_OK);
-    assert_int_equal(read_set(d, 1000, SAMPLES, SEQUENCE, part[0][0], NULL), WEFT_OK);
+    assert_int_equal(lone_read(d, 1000, SAMPLES, SEQUENCE, NULL, part[1][0]), WEFT_OK);
+    assert_int_equal(lone_read(d, 1000, SAMPLES, SEQUENCE, part[0][0], NULL), WEFT_OK);
     assert_memory_equal(part, all, sizeof all);
-    table()->close(d);
+    lone_source()->close(d);
     d = open_set(WEFT_DATA_TRAIN, 6, path, "");
-    assert_int_equal(read_set(d, 1000, SAMPLES, SEQUENCE, part[0][0], part[1][0]), WEFT_OK);
+    assert_int_equal(lone_read(d, 1000, SAMPLES, SEQUENCE, part[0][0], part[1][0]), WEFT_OK);
     assert_memory_not_equal(part, all, sizeof all); /* another seed, another order */
-    table()->close(d);
+    lone_source()->close(d);
 }
 
 /* Numbers that checkpoints of 0.1 depend on: samples 0 to 7 under seed 11 among 987 starts. */
@@ -372,14 +352,14 @@ TEST(every_start_occurs)
     int seen[8] = {0};
     for (uint64_t s = 0; s < 400; s++) {
         int32_t tokens[SEQUENCE], targets[SEQUENCE];
-        assert_int_equal(read_set(d, s, 1, SEQUENCE, tokens, targets), WEFT_OK);
+        assert_int_equal(lone_read(d, s, 1, SEQUENCE, tokens, targets), WEFT_OK);
         assert_in_range(tokens[0], 0, 3);
         seen[tokens[0]]++;
         assert_true(targets[SEQUENCE - 1] < SEQUENCE + 4);
     }
     for (int i = 0; i < 4; i++) /* 400 draws of 4: each about 100 */
         assert_in_range(seen[i], 60, 140);
-    table()->close(d);
+    lone_source()->close(d);
 }
 
 TEST(windows_are_fixed_and_apart)
@@ -391,16 +371,16 @@ TEST(windows_are_fixed_and_apart)
         int32_t tokens[SEQUENCE], targets[SEQUENCE];
         assert_int_equal(n, (count - 1) / SEQUENCE);
         for (uint64_t w = 0; w < n; w++) {
-            assert_int_equal(read_set(d, w, 1, SEQUENCE, tokens, targets), WEFT_OK);
+            assert_int_equal(lone_read(d, w, 1, SEQUENCE, tokens, targets), WEFT_OK);
             for (int i = 0; i < SEQUENCE; i++) {
                 assert_int_equal(tokens[i], (int)w * SEQUENCE + i);
                 assert_int_equal(targets[i], tokens[i] + 1);
             }
         }
-        assert_int_equal(read_set(d, n, 1, SEQUENCE, tokens, targets), WEFT_USAGE);
-        assert_int_equal(read_set(d, n - 1, 2, SEQUENCE, tokens, targets), WEFT_USAGE);
+        assert_int_equal(lone_read(d, n, 1, SEQUENCE, tokens, targets), WEFT_USAGE);
+        assert_int_equal(lone_read(d, n - 1, 2, SEQUENCE, tokens, targets), WEFT_USAGE);
         assert_non_null(strstr(lone_why, "data.valid"));
-        table()->close(d);
+        lone_source()->close(d);
     }
 }
 
@@ -409,7 +389,7 @@ TEST(nothing_named_is_no_set)
     put_counting(100);
     assert_null(open_set(WEFT_DATA_TRAIN, 1, "", path));
     assert_null(open_set(WEFT_DATA_VALID, 1, path, ""));
-    table()->close(NULL);
+    lone_source()->close(NULL);
 }
 
 /* One token another, wherever it is in a short file, gives another identity. */
@@ -423,13 +403,13 @@ TEST(identity_is_that_of_the_content)
         put_image(&m, 1000);
         weft_dataset *d = open_set(WEFT_DATA_TRAIN, 1, path, "");
         weft_data_info info = {.struct_size = sizeof info};
-        assert_int_equal(table()->info(d, 0, &info), WEFT_OK);
+        assert_int_equal(lone_source()->info(d, 0, &info), WEFT_OK);
         assert_int_equal(info.vocab, 256);
         assert_int_equal(info.samples, 999);
         if (at < 0)
             snprintf(first, sizeof first, "%s", info.identity);
         assert_int_equal(strcmp(first, info.identity) != 0, at >= 0);
-        table()->close(d);
+        lone_source()->close(d);
     }
     assert_non_null(strstr(first, "1000 tokens of 256 kinds, digest "));
 }

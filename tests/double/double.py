@@ -5,7 +5,6 @@ whose work finishes later, have the bits of the same job on the cpu?
 One rank; then two and four over tcp and shm, in every kind of layout, so that all kinds of
 collectives go through host memory, several at once; with checkpoints and a resumed run; and a rank
 that dies or freezes while the device waits for what it was to send."""
-import json
 import os
 import re
 import shutil
@@ -65,8 +64,7 @@ class Double(w.Bench):
                 said = self.train("double", self.job(change, "double"), ranks=ranks)
                 self.assertRegex(said.stderr + said.stdout, "devices along mesh axis .* map each")
                 self.same_run("cpu", "double", 6, SKIP + ("comm_bytes",))
-                plan = json.loads(w.weft("plan", "-n", ranks, "--json", self.ini, *self.options(
-                    "plan", self.job(change, "double"))).stdout)["ranks"][0]
+                plan = self.plan(self.job(change, "double"), ranks)["ranks"][0]
                 self.assertNotIn("host", plan)
                 self.assertEqual(w.metrics(self.path("double"))[-1]["comm_bytes"],
                                  sum(plan["sent"].values()))
@@ -139,8 +137,7 @@ class Double(w.Bench):
         self.assertRegex(said.stderr + said.stdout, "dp over doublefar inside machines, "
                                                     "through host memory: on rank 1 .*the card")
         self.same_run("cpu", "double", 6, SKIP)
-        plan = w.weft("plan", "-n", 2, "--json", self.ini, *self.options("plan", job)).stdout
-        self.assertNotIn("host", json.loads(plan)["ranks"][0])
+        self.assertNotIn("host", self.plan(job, 2)["ranks"][0])
 
     def test_a_library_beside_a_link(self):
         change = {"parallel.strategy": "tp, dp", "parallel.tp": 2, "parallel.dp": 2,

@@ -170,7 +170,7 @@ class Async(w.Bench):
                 self.setUp()
 
     def test_plan_counts_the_copy(self):
-        plan = json.loads(w.weft("plan", "--json", self.ini, *self.options("run", SMALL)).stdout)
+        plan = self.plan(SMALL)
         self.train("run", SMALL | {"run.steps": 5})
         size = sum(len(b) for n, b in bytes_of(w.folder(self.path("run"), 5)).items()
                    if n.startswith("shard"))

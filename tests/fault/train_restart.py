@@ -14,7 +14,6 @@ import shutil
 import signal
 import sys
 import termios
-import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))

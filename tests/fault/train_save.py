@@ -10,7 +10,6 @@ import os
 import random
 import re
 import resource
-import shutil
 import signal
 import subprocess
 import sys

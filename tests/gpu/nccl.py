@@ -6,7 +6,6 @@ together, and nothing of speed. `nccl.py WEFT`; status 77 where there is no libn
 import os
 import subprocess
 import sys
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
 import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)

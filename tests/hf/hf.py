@@ -84,6 +84,25 @@ for _name in shapes.MODELS:
     setattr(Losses, f"test_{_name}", lambda self, name=_name: self.one(name))
 
 
+class Deep(Case):
+    def test_layers_of_two_digits_and_buffers(self):
+        """Masks and frequencies, which older files have, are no parameters."""
+        for name, layers, each, buffers in (
+                ("gpt2", "n_layer", "transformer.h.", ("attn.bias", "attn.masked_bias")),
+                ("llama2", "num_hidden_layers", "model.layers.",
+                 ("self_attn.rotary_emb.inv_freq",))):
+            tensors, first = folder.tensors_of(self.models[name]), each + "0."
+            for key, (kind, shape, data) in list(tensors.items()):
+                for i in range(2, 11 if key.startswith(first) else 0):  # with values of its own
+                    tensors[key.replace(first, f"{each}{i}.")] = (kind, shape,
+                                                                  data[4 * i:] + data[:4 * i])
+            more = {f"{each}{i}.{x}": ("I32", [1], b"1234") for i in range(11) for x in buffers}
+            start, back = self.imported(name, "deep", change={layers: 11},
+                                        tensors=tensors | more), self.path(name + "-deep-back")
+            w.weft("export", "hf", start, "-o", back)
+            self.assertEqual(folder.read(back), tensors)
+
+
 class Trained(Case):
     """Weights after steps of training, in every type of files."""
 
@@ -385,8 +404,9 @@ class Refused(Case):
         self.refuse("'sliding_window' is 4096", drop="sliding_window", model="mistral")
         self.refuse("'use_sliding_window' is true", change={"use_sliding_window": True},
                     model="qwen2")
-        self.refuse("'scale_attn_by_inverse_layer_idx'", model="gpt2",
-                    change={"scale_attn_by_inverse_layer_idx": True})
+        for field, value in (("scale_attn_by_inverse_layer_idx", True),
+                             ("scale_attn_weights", False), ("activation_function", "relu")):
+            self.refuse(f"'{field}'", model="gpt2", change={field: value})
 
     def test_fields_of_another_type(self):
         """A value of the wrong type is no field that is left out."""

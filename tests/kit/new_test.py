@@ -1,7 +1,8 @@
 """new_test.py BUILD [--whole]: is what `weft plugins new` writes a plugin that works?
 
 BUILD is installed to a fresh prefix, and everything else happens with that alone, in another
-folder. A sample of kinds, languages and build tools; with --whole all of them.
+folder. Files and folders are open to the user's group, as some systems have it. A sample of
+kinds, languages and build tools; with --whole all of them.
 """
 import glob
 import json
@@ -37,6 +38,7 @@ def run(words, where, status=0, **more):
 
 def setUpModule():
     unittest.addModuleCleanup(shutil.rmtree, PLACE, ignore_errors=True)
+    unittest.addModuleCleanup(os.umask, os.umask(0o002))
     run(["cmake", "--install", BUILD, "--prefix", PREFIX], PLACE)
 
 

@@ -1,8 +1,10 @@
 """jobs.py: jobs whose ranks are on two hosts with a cable between them (hosts.sh), and what is done
 to the network meanwhile. For root, in the lab; imported by scripts as tests/parity/weft_jobs.py is.
 """
+import glob
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -81,6 +83,25 @@ class Jobs(w.Bench):
             self.ranks[rank].wait(w.TIMEOUT)
             self.assertEqual(self.ranks[rank].returncode, status, f"rank {rank}: {self.said(rank)}")
         return [self.said(rank) for rank in ranks]
+
+    def over_within(self, seconds, ranks):
+        """These ranks end with 1, so soon; returns what each said."""
+        began = time.monotonic()
+        said = self.ended(1, ranks)
+        took = time.monotonic() - began
+        print(f"{self.out}: over after {took:.1f} s: {said[0][-250:]}", flush=True)
+        self.assertLess(took, seconds)
+        return said
+
+    def kill_rank_1(self, seconds):
+        """Of three; the others name it."""
+        pids = [int(pid) for pid in map(os.path.basename, glob.glob("/proc/[0-9]*"))
+                if "\0RANK=1\0" in "\0" + w.read_text(f"/proc/{pid}/environ")
+                and os.path.realpath(f"/proc/{pid}/exe") == os.path.realpath(w.WEFT)]
+        self.assertEqual(len(pids), 1)
+        os.kill(pids[0], signal.SIGKILL)
+        for said in self.over_within(seconds, (0, 2)):
+            self.assertRegex(said, r"weft rank \d error: .*rank 1 ")
 
     def step(self):
         """The last one that is done."""

@@ -8,7 +8,6 @@ computes; and each part makes sure that the network was as bad as it should have
 stays pulled ends every rank within run.frozen_after, with a sentence that names a rank of the other
 side."""
 import os
-import re
 import sys
 import time
 

@@ -96,10 +96,7 @@ static void arena_up(arena *a, node *n, uint64_t bytes)
     a->fd = memfd_create("arena", MFD_CLOEXEC);
     assert_int_equal(ftruncate(a->fd, (off_t)bytes), 0);
     a->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
-    assert_int_equal(
-        rig_table->register_memory(
-            n->link, &(weft_memory){sizeof(weft_memory), 0, a->base, bytes, a->fd, 0}, &a->region),
-        WEFT_OK);
+    assert_int_equal(node_register(n, a->base, bytes, a->fd, &a->region), WEFT_OK);
     a->key_bytes = sizeof a->key;
     assert_int_equal(rig_table->key(a->region, a->key, &a->key_bytes), WEFT_OK);
 }

@@ -65,11 +65,7 @@ static void up(two *t)
         }
         for (int i = 0; i < 2; i++)
             s->memory[i] = calloc(2, HALF);
-        assert_int_equal(rig_table->register_memory(
-                             t->n[r].link,
-                             &(weft_memory){sizeof(weft_memory), 0, s->memory[1], 2 * HALF, -1, 0},
-                             &s->region),
-                         WEFT_OK);
+        assert_int_equal(node_register(&t->n[r], s->memory[1], 2 * HALF, -1, &s->region), WEFT_OK);
     }
     t->p = pair_up(&t->n[0], &t->n[1], 3);
 }

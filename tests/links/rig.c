@@ -225,6 +225,12 @@ void nodes_up(node *n, uint32_t ranks)
     }
 }
 
+weft_status node_register(node *n, void *at, uint64_t bytes, int32_t fd, weft_region **out)
+{
+    const weft_memory memory = {sizeof memory, 0, at, bytes, fd, 0};
+    return rig_table->register_memory(n->link, &memory, out);
+}
+
 weft_conn *node_connect(node *n, const node *peer, uint32_t channel)
 {
     weft_conn *c = NULL;

@@ -51,6 +51,7 @@ void node_close(node *n); /* what the module was given has been given back */
 int32_t node_probe(node *n, const weft_link_group *group); /* the score; open() and close() */
 void nodes_up(node *n, uint32_t ranks);                    /* init and open all */
 weft_conn *node_connect(node *n, const node *peer, uint32_t channel);
+weft_status node_register(node *n, void *at, uint64_t bytes, int32_t fd, weft_region **out);
 void conn_ready(weft_conn *c); /* waits, alone (the other end lives elsewhere) */
 pair pair_up(node *a, node *b, uint32_t channel);
 void pair_down(pair p);

@@ -25,12 +25,13 @@ def needs_mpi():
 class Launched(w.Bench):
     JOB = w.EVEN | {"run.steps": 6, "train.batch": 8, "train.microbatch": 2, "checkpoint.every": 3}
 
-    def mpirun(self, ranks, *words, options=(), extra=None):
-        """Begin. Ranks share the machine, so its memory is what MPI communicates through."""
+    def mpirun(self, ranks, *words, options=(), extra=None, port=True):
+        """Begin. `port`: name one to meet at. Ranks share the machine, so its memory is what MPI communicates through."""
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        env = w.environment({"MASTER_PORT": str(w.free_port()), "OMPI_MCA_plm": "isolated",
+        env = w.environment({"OMPI_MCA_plm": "isolated",
                              "OMPI_MCA_btl": "self,vader", "TMPDIR": self.path(),
-                             "OMPI_MCA_btl_vader_single_copy_mechanism": "none"} | (extra or {}))
+                             "OMPI_MCA_btl_vader_single_copy_mechanism": "none"} | (extra or {})
+                            | ({"MASTER_PORT": str(w.free_port())} if port else {}))
         run = subprocess.Popen(["mpirun", "-n", str(ranks), "--oversubscribe", *root, *options,
                                 *map(str, words)], env=env, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

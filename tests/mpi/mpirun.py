@@ -6,59 +6,43 @@ tests/parity/meet/join.py asks the same of ranks that the environment describes.
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity",
-                                "meet"))
+import launched
+
+sys.path.insert(0, os.path.join(launched.HERE, "..", "parity", "meet"))
 from join import JOB, w  # noqa: E402  (tests/parity/meet/join.py)
 
 
 @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun here; make integration installs "
                                              "it")
-class Mpi(w.Bench):
-    def mpirun(self, out, job, *more, told=True):
-        """Begin a job of two ranks, as `mpirun -n 2 weft train JOB.ini`; `told`: with a port and a
+class Mpi(launched.Launched):
+    def begin(self, out, job, *more, told=True):
+        """A job of two ranks, as `mpirun -n 2 weft train JOB.ini`; `told`: with a port and a
         key."""
         if not os.path.exists(self.path("key")):
             w.weft("key", "-o", self.path("key"))
-        words = ["mpirun", "-n", "2", "--oversubscribe"]
-        words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        env = w.environment({"OMPI_MCA_plm": "isolated", "OMPI_MCA_btl": "self",
-                             "TMPDIR": self.path()}
-                            | ({"MASTER_PORT": str(w.free_port())} if told else {}))
         job = job | ({"run.key": self.path("key")} if told else {})
-        run = subprocess.Popen([*words, w.WEFT, "train", self.ini, *self.options(out, job), *more],
-                               env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True)
-        self.addCleanup(run.stdout.close)
-        self.addCleanup(run.wait)
-        self.addCleanup(run.kill)
-        return run
-
-    def ended_well(self, run):
-        said = run.communicate(timeout=w.TIMEOUT)[0]
-        self.assertEqual(run.returncode, 0, said)
-        return said
+        return self.mpirun(2, w.WEFT, "train", self.ini, *self.options(out, job), *more, port=told)
 
     def test_mpirun(self):
         """Open MPI gives a rank its number in variables of its own; the same bits."""
         self.train("launched", JOB, ranks=2)
-        self.ended_well(self.mpirun("mpi", JOB))
+        self.said(self.begin("mpi", JOB))
         self.same_run("launched", "mpi", 20)
 
     def test_nothing_set(self):
         """On one machine the port and the key come from what mpirun gives its processes."""
         self.train("launched", JOB, ranks=2)
-        self.ended_well(self.mpirun("bare", JOB, told=False))
+        self.said(self.begin("bare", JOB, told=False))
         self.same_run("launched", "bare", 20)
 
     def test_restarts_over_mpi(self):
         """MPI begins once a process, and under its launcher once a rank."""
         for plugin in ("mpi", "mpi_pairs"):
-            run = self.mpirun("refused", JOB | {"comm.plugin": plugin}, "--restarts", "3")
+            run = self.begin("refused", JOB | {"comm.plugin": plugin}, "--restarts", "3")
             said = run.communicate(timeout=w.TIMEOUT)[0]
             self.assertIn(run.returncode, (2, 77), said)
             self.assertIn("--restarts cannot be used with MPI", said)
@@ -68,7 +52,7 @@ class Mpi(w.Bench):
         """A rank is killed: mpirun's processes stay, and both ranks start again."""
         job = JOB | {"run.steps": 400, "checkpoint.every": 20, "checkpoint.keep": 100}
         self.train("whole", job, ranks=2)
-        run = self.mpirun("again", job, "--restarts", "3")
+        run = self.begin("again", job, "--restarts", "3")
         metrics = self.path("again", "metrics.jsonl")
         limit = time.monotonic() + w.TIMEOUT
         while w.read_text(metrics).count("\n") < 50:
@@ -77,7 +61,7 @@ class Mpi(w.Bench):
         [rank] = [child for parent in w.children(run.pid) for child in w.children(parent)
                   if "OMPI_COMM_WORLD_RANK=1\0" in w.read_text(f"/proc/{child}/environ")]
         os.kill(rank, signal.SIGKILL)
-        said = self.ended_well(run)
+        said = self.said(run)
         self.assertIn("attempt 2 begins", said)
         self.assertRegex(said, "resumed after step [1-9]")
         self.same_run("whole", "again", 400)

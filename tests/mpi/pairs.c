@@ -90,21 +90,9 @@ static void unequal(check_end *e)
     }
 }
 
-static void aborted(check_end *e)
-{
-    uint64_t n;
-    weft_conn *c = check_end_connect(e, e->peer, 5);
-    check_end_recv(e, c, e->memory, BYTES);
-    check_rank_exchange(e->k, NULL, 0, NULL);
-    PLUGIN_DO(e->t, abort, e->link);
-    expect(e, CHECK_LINK(e, progress, c, 0, &n, &n), WEFT_PEER, "");
-    expect(e, CHECK_LINK(e, send, c, e->memory, BYTES, NULL, 0), WEFT_PEER, "");
-}
-
 void mpi_check_pairs(check_run *r)
 {
-    static void (*const cases[])(check_end * e) = {two_threads, left_receive, refusals, unequal,
-                                                   aborted};
+    static void (*const cases[])(check_end * e) = {two_threads, left_receive, refusals, unequal};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_link_run(
             r,

@@ -19,7 +19,7 @@ LAYOUTS = ((2, {}), (2, {"optim.placement": "zero1"}), (3, {"train.batch": 6}),
            (4, PP | {"optim.placement": "zero1", "train.microbatch": 1}))
 CHECKS = ((1, "multiple", (132, 133)), (2, "serialized", (132, 133, 135, 136, 137)),
           (3, "funneled", (130, 132, 133, 134)), (4, "multiple", (132, 133)))
-PAIRS = (105, 106, 108, 109, 110, 112, 114, 125, 126, 129, "pairs")
+PAIRS = (105, 106, 108, 109, 110, 112, 114, 125, 126, 129, "pairs", 117)
 LEVELS = ("multiple", "serialized", "funneled")
 
 setUpModule = launched.needs_mpi

@@ -19,7 +19,6 @@ import socket
 import subprocess
 import sys
 import time
-import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "parity"))
@@ -41,6 +40,9 @@ def setUpModule():
 
 
 class Compared(w.Bench):
+    def losses(self, out):
+        return [x["loss"] for x in w.metrics(self.path(out))]
+
     def alike(self, one, many, **how):
         self.near(one, many, **how)
         self.near_tensors(one, many, 1e-4)
@@ -71,6 +73,16 @@ class Compared(w.Bench):
         b = w.tensors(self.path("alone"), 20)
         far, name = w.furthest(a, b, [n for n in a if "qkv.b" not in n])
         self.assertLessEqual(far, near, name)
+
+    def ways_of_their_own(self, job, seldom, ranks):
+        """Of the loss of the first step all ranks know; where they meet seldom, they learn, too,
+        and not the same."""
+        self.train("one", job, ranks=ranks)
+        self.train("four", job | seldom, ranks=ranks)
+        one, many = self.losses("one"), self.losses("four")
+        self.assertEqual(one[0], many[0])
+        self.assertTrue(any(abs(a - b) > 1e-5 * a for a, b in zip(one[1:], many[1:])))
+        self.assertLess(many[-1], many[0] - 0.1)
 
     def refused(self, job, text, ranks=2):
         said = self.train("refused", job, ranks=ranks, status=2).stderr
@@ -123,11 +135,9 @@ class Kernels(Compared):
     GELU = JOB | {"run.use": "acme.gelu"}
 
     def kernels(self, job):
-        words = self.ini, "--json", *self.options("plan", job)
-        plan = json.loads(w.weft("plan", "-n", 2, "--list", *words).stdout)
-        ops = [op for e in plan["step"] for op in e.get("ops", ())]
-        return (json.loads(w.weft("plan", "-n", 2, *words).stdout)["digest"],
-                {op["op"]: op.get("kernel") for op in ops})
+        steps = self.plan(job, 2, "--list")["step"]
+        return (self.plan(job, 2)["digest"],
+                {op["op"]: op.get("kernel") for e in steps for op in e.get("ops", ())})
 
     def test_higher_score_is_taken(self):
         digest, without = self.kernels(JOB)
@@ -178,9 +188,7 @@ class Lamb(Formula):
     def test_norms_go_together(self):
         """Two norms a parameter, in a few all-reduces: over dp all, over tp of what it splits."""
         job = JOB | self.LAMB | TP_DP | {"optim.placement": "zero1"}
-        text = w.weft("plan", "-n", 4, self.ini, "--list", "--json",
-                      *self.options("plan", job)).stdout
-        plan = json.loads(text)
+        plan = self.plan(job, 4, "--list")
         counts = {"dp.update": [], "tp.update": []}
         for e in plan["step"]:
             if e["kind"] == "start" and e["channel"] in counts:
@@ -317,72 +325,25 @@ class Muon(Formula):
                      "update of block")
 
 
-class Adam8(Formula):
+class Adam8(Compared):
+    """tests/parity/optim follows its codes and weights in double precision."""
     RULE = {"optim.rule": "adam8", "optim.lr": 3e-3}
 
-    @staticmethod
-    def read(code, scale, zero, unit):
-        return [scale * (t - zero) / unit * abs(t - zero) / unit for t in code]
-
-    def coded(self, code, scale, x, zero, unit, d, least, what):
-        """The scale is the 8-norm, and every code that of x, or beside it where fp32 differs."""
-        norm = sum(abs(y) ** 8 for y in x) ** 0.125
-        self.assertLessEqual(abs(scale - norm), 1e-4 * norm, what)
-        for c, y in zip(code, x):
-            to = zero + math.copysign(unit * math.sqrt(abs(y) / norm), y) + d if norm else zero
-            self.assertTrue(max(least, math.floor(to - 0.02)) <= c
-                            <= min(255, max(least, math.floor(to + 0.02))), (what, c, to))
-
-    def test_codes(self):
-        """With a rate of 0 in fp32, momentum SGD that forgets nothing adds up the gradients."""
-        still = self.SMALL | {"optim.lr": 1e-60, "train.clip": 0}
-        self.train("sum", still | {"optim.rule": "sgd", "optim.momentum": 1})
-        self.train("codes", still | {"optim.rule": "adam8"})
-        sums, had = {}, {}
-        for step in (1, 2, 3):
-            total, now = (w.tensors(self.path(x), step) for x in ("sum", "codes"))
-            d = step * 0.6180339887498949 % 1
-            for name in (n for n in now if n + ".zs" in now):
-                v = list(total[name + ".v"][1])
-                g = [x - y for x, y in zip(v, sums.get(name, [0.0] * len(v)))]
-                sums[name] = v
-                m, z = had.get(name, ([0.0] * len(g),) * 2)
-                m = [0.9 * x + 0.1 * y for x, y in zip(m, g)]
-                z = [math.sqrt(0.95 * x * x + 0.05 * y * y) for x, y in zip(z, g)]
-                q, s, k, r = (now[f"{name}.{x}"][1] for x in ("m", "ms", "z", "zs"))
-                if "qkv.b" not in name:  # that of keys has no gradient but noise
-                    self.coded(q, s[0], m, 128, 127, d, 0, f"m of {name} at step {step}")
-                    self.coded(k, r[0], z, 0, 255, d, 1, f"z of {name} at step {step}")
-                had[name] = self.read(q, s[0], 128, 127), self.read(k, r[0], 0, 255)
-
-    def test_first_step(self):
-        """Moments are rounded when kept, not when used: the first step is AdamW's."""
-        one = self.SMALL | {"run.steps": 1, "optim.lr": 1e-3}
-        for rule in ("adamw", "adam8"):
-            self.train(rule, one | {"optim.rule": rule})
-        a, b = (w.tensors(self.path(rule), 1) for rule in ("adamw", "adam8"))
-        names = [n for n in a if n in b and not n.endswith((".m", ".v")) and "qkv.b" not in n]
-        self.assertLessEqual(w.furthest(a, b, names)[0], 1e-4)
-
     def test_like_adam(self):
-        """Within 5 % of what AdamW learns, alone and in every layout, with a quarter of its state.
-        A code is off by up to a 127th of its root: some percent of a moment, of either sign."""
-        losses, state = {}, {}
+        """Within 5 % of what AdamW learns, alone and in every layout. A code is off by up to a
+        127th of its root: some percent of a moment, of either sign."""
+        losses = {}
         for out, job, ranks in (("adamw", JOB | self.RULE | ALONE | {"optim.rule": "adamw"}, 1),
                                 ("one", JOB | self.RULE | ALONE, 1),
                                 *((p, JOB | self.RULE | {"optim.placement": p}, 2) for p in ZERO),
                                 ("tp", JOB | self.RULE | TP_DP, 4)):
             self.train(out, job, ranks=ranks)
-            losses[out] = [x["loss"] for x in w.metrics(self.path(out))]
-            plan = w.weft("plan", "-n", ranks, self.ini, "--json", *self.options("p", job)).stdout
-            state[out] = json.loads(plan)["ranks"][0]["state"]
+            losses[out] = self.losses(out)
         learned = losses["adamw"][0] - losses["adamw"][-1]
         self.assertGreater(learned, 0.3)
         for out, of in losses.items():
             far = max(abs(x - y) for x, y in zip(of, losses["adamw"]))
             self.assertLess(far, 0.05 * learned, out)
-        self.assertLess(state["one"], state["adamw"] / 3)
-        self.assertLess(state["zero1"], state["one"] / 1.5)
 
     def test_resume(self):
         self.resumed(JOB | self.RULE | {"checkpoint.every": 10}, 2,
@@ -521,17 +482,6 @@ class Adafactor(Formula):
                        [share * x for x in start[name][1]], name)
         self.refused(job | {"optim.decay_rate": 1.5}, "decay_rate", ranks=1)
 
-    def test_memory(self):
-        """The states of Adam are two numbers an element, Adafactor's a row and a column."""
-        state = {}
-        for rule in ("adam", "adafactor", "muon"):
-            text = w.weft("plan", "-n", 1, self.ini, "--json",
-                          *self.options("plan", JOB | ALONE | {"optim.rule": rule})).stdout
-            plan = json.loads(text)
-            state[rule] = plan["ranks"][0]["state"]
-        self.assertLess(state["adafactor"], state["adam"] / 8, state)
-        self.assertLess(state["adafactor"], state["muon"] / 4, state)
-
     def test_resume(self):
         """Bit for bit in the same layout, and near in others."""
         job = JOB | self.RULE | {"checkpoint.every": 10, "optim.lr": 0.01}
@@ -569,11 +519,8 @@ class Types(Compared):
             return json.load(f)["tensors"]
 
     def test_half_memory(self):
-        state = []
-        for rule in ("adam", "acme.halfadam"):
-            plan = w.weft("plan", "-n", 1, self.ini, "--json", *self.options(
-                "plan", JOB | ALONE | self.HALF | {"optim.rule": rule})).stdout
-            state.append(json.loads(plan)["ranks"][0]["state"])
+        state = [self.plan(JOB | ALONE | self.HALF | {"optim.rule": rule})["ranks"][0]["state"]
+                 for rule in ("adam", "acme.halfadam")]
         self.assertAlmostEqual(state[1] / state[0], 6 / 8, delta=0.01)
 
     def test_half_resume(self):
@@ -661,8 +608,7 @@ class Ring(Compared):
 
     def test_it_goes_round(self):
         """Three shifts forward and three backward, a block and pass, of [tokens, 3, embed]."""
-        plan = w.weft("plan", "-n", 4, self.ini, "--json", *self.options("plan", self.RING))
-        sent = json.loads(plan.stdout)["ranks"][0]["sent"]
+        sent = self.plan(self.RING, 4)["ranks"][0]["sent"]
         blocks, passes, tokens = 2, 12, 4
         self.assertEqual(sent["shift"], 2 * 3 * blocks * passes * tokens * 3 * 32 * 4)
 
@@ -726,8 +672,7 @@ class Ulysses(Compared):
     def test_what_it_sends(self):
         """Three fourths of queries, keys and values, and of the result, there and back, a block and
         pass; a gradient goes back in each direction's place."""
-        plan = w.weft("plan", "-n", 4, self.ini, "--json", *self.options("plan", self.ULYSSES))
-        sent = json.loads(plan.stdout)["ranks"][0]["sent"]
+        sent = self.plan(self.ULYSSES, 4)["ranks"][0]["sent"]
         blocks, passes, tokens, embed = 2, 4, 3 * 16 // 4, 32
         self.assertEqual(sent["all_to_all"],
                          2 * (3 + 1) * blocks * passes * tokens * embed * 4 * 3 // 4)
@@ -741,11 +686,7 @@ class Ulysses(Compared):
 
 
 class HostColl(Compared):
-    """A library of collectives from outside, in all kinds of layout."""
-
-    def test_like_one_rank(self):
-        self.like_one_rank(JOB | {"comm.plugin": "acme.hostcoll"}, (
-            (2, {}), (4, TP_DP | {"optim.placement": "zero3"}), (4, PP_DP)))
+    """A library of collectives from outside; tests/coll has it in all kinds of layout."""
 
     def test_like_links(self):
         """Shifts, all-to-alls, all-reduces in groups of two: the bits of `pairwise` over tcp."""
@@ -768,26 +709,13 @@ class LocalSgd(Compared):
     def plain(self, job):
         return {k: v for k, v in job.items() if k != "parallel.inner"}
 
-    def losses(self, out):
-        return [x["loss"] for x in w.metrics(self.path(out))]
-
     def test_every_step_is_data_parallelism(self):
         self.train("plain", self.plain(self.PLAIN), ranks=2)
         self.train("local", self.LOCAL, ranks=2)
-        for a, b in zip(self.losses("plain"), self.losses("local")):
-            self.assertLessEqual(abs(a - b), 1e-5 * a)
-        a, b = w.tensors(self.path("plain"), 20), w.tensors(self.path("local"), 20)
-        self.assertLessEqual(w.furthest(a, b, [n for n in a if "qkv.b" not in n])[0], 1e-4)
+        self.alike("plain", "local", keys=("loss",), same=("step", "tokens"))
 
     def test_every_fourth_is_not(self):
-        """Of the loss of the first step all know; then the workers go ways of their own."""
-        four = self.LOCAL | {"parallel.inner": 4}
-        self.train("one", self.LOCAL, ranks=2)
-        self.train("four", four, ranks=2)
-        one, many = self.losses("one"), self.losses("four")
-        self.assertEqual(one[0], many[0])
-        self.assertTrue(any(abs(a - b) > 1e-5 * a for a, b in zip(one[1:], many[1:])))
-        self.assertLess(many[-1], many[0] - 0.1)
+        self.ways_of_their_own(self.LOCAL, {"parallel.inner": 4}, 2)
 
     def test_seldom_with_equal_data(self):
         """One window of text is every sample, so that workers stay equal: one rank's run."""
@@ -823,8 +751,7 @@ class LowRank(Compared):
                 self.alike("one", "many")
 
     def sums(self, job):
-        plan = w.weft("plan", "-n", 3, "--json", self.ini, *self.options("plan", job))
-        plan = json.loads(plan.stdout)
+        plan = self.plan(job, 3)
         self.assertEqual(plan["micro_batches"], 4)
         (only,) = plan["ranks"][0]["collectives"]
         return plan["parameters"], only["starts"], only["sent"]
@@ -1020,27 +947,16 @@ class Gossip(Compared):
     GOSSIP = JOB | {"parallel.strategy": "acme.gossip", "optim.rule": "sgd", "optim.momentum": 0,
                     "train.clip": 0, "optim.lr": 0.8}
 
-    def losses(self, out):
-        return [x["loss"] for x in w.metrics(self.path(out))]
-
     def test_every_step_is_data_parallelism(self):
         dp = self.GOSSIP | {"parallel.strategy": "dp"}
         for ranks, comm in ((2, {}), (4, {}), (4, {"comm.plugin": "tcp"})):
             with self.subTest(ranks=ranks, comm=comm):
                 self.train("plain", dp | comm | {"optim.lr": 0.8 / ranks}, ranks=ranks)
                 self.train("pairs", self.GOSSIP | comm, ranks=ranks)
-                for a, b in zip(self.losses("plain"), self.losses("pairs")):
-                    self.assertLessEqual(abs(a - b), 1e-5 * a)
-                a, b = w.tensors(self.path("plain"), 20), w.tensors(self.path("pairs"), 20)
-                self.assertLessEqual(w.furthest(a, b, [n for n in a if "qkv.b" not in n])[0], 1e-4)
+                self.alike("plain", "pairs", keys=("loss",), same=("step", "tokens"))
 
     def test_every_fourth_is_not(self):
-        self.train("one", self.GOSSIP, ranks=4)
-        self.train("four", self.GOSSIP | {"parallel.odd": 4}, ranks=4)
-        one, many = self.losses("one"), self.losses("four")
-        self.assertEqual(one[0], many[0])
-        self.assertTrue(any(abs(a - b) > 1e-5 * a for a, b in zip(one[1:], many[1:])))
-        self.assertLess(many[-1], many[0] - 0.1)
+        self.ways_of_their_own(self.GOSSIP, {"parallel.odd": 4}, 4)
 
     def test_pairs_are_equal(self):
         """After the even list alone, 0 and 1 have the same parameters, and 2 and 3 have others."""
@@ -1204,9 +1120,6 @@ class Throttle(Compared):
         self.assertTrue(any("rank 1 has comm.acme.throttle.rate = 2097152, this rank 1048576" in x
                             or "rank 0 has comm.acme.throttle.rate = 1048576, this rank 2097152"
                             in x for x in said), said)
-
-    def losses(self, out):
-        return [x["loss"] for x in w.metrics(self.path(out))]
 
     def test_refusals(self):
         for inner, why in (("", "inner is empty"), ("nothing", "no comm plugin 'nothing'"),

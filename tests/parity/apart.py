@@ -157,12 +157,9 @@ class Said(w.Bench):
 
 
 class Sent(w.Bench):
-    def plan(self, *words):
-        return w.weft("plan", "-n", 2, self.ini, *words, *self.options("run", JOB)).stdout
-
     def test_plan_and_run(self):
         self.train("run", JOB, ranks=2)
-        rank = json.loads(self.plan("--json"))["ranks"][0]
+        rank = self.plan(JOB, 2)["ranks"][0]
         step, (average,) = sum(rank["sent"].values()), rank["lists"]
         self.assertEqual((average["name"], average["every"]), ("test.average", 4))
         often = sum(average["sent"].values())
@@ -170,8 +167,9 @@ class Sent(w.Bench):
         for x in w.metrics(self.path("run")):
             self.assertEqual(x["test.rounds"], x["step"] // 4)
             self.assertEqual(x["comm_bytes"], step + often * (x["step"] % 4 == 0), x["step"])
-        self.assertRegex(self.plan(), r"  all_reduce +[0-9.]+ KiB  \(list test\.average: "
-                                      r"[0-9.]+ KiB every 4 steps\)")
+        said = w.weft("plan", "-n", 2, self.ini, *self.options("run", JOB)).stdout
+        self.assertRegex(said, r"  all_reduce +[0-9.]+ KiB  \(list test\.average: "
+                               r"[0-9.]+ KiB every 4 steps\)")
 
     def test_sweep(self):
         """Of the 6 steps that are measured, 3 to 8, two are followed by the list."""
@@ -184,7 +182,7 @@ class Sent(w.Bench):
         w.weft("bench", path, *self.options("none", job)[:-1])
         with open(self.path("swept", "sweep.json"), encoding="utf-8") as f:
             (row,) = json.load(f)["rows"]
-        rank = json.loads(self.plan("--json"))["ranks"][0]
+        rank = self.plan(JOB, 2)["ranks"][0]
         often = sum(rank["lists"][0]["sent"].values())
         self.assertEqual(row["sent_bytes_planned"], sum(rank["sent"].values()) + often * 2 // 6)
         self.assertEqual(row["sent_bytes"], row["sent_bytes_planned"])

@@ -11,7 +11,6 @@ first norm, ten times what is seen. Twenty updates of Adam, whose size does not 
 gradient's, take the runs further apart: 2^-13 and 2^-6. And a run in bf16, of 8 bits, has to be
 further away."""
 import math
-import unittest
 
 import weft_jobs as w
 

@@ -11,11 +11,9 @@ WEFT_SAMPLE=1, in `make test`, every seventh row and half of the random jobs. Th
 sizes, drawn from a seed: those that `weft plan` refuses have to be refused with a sentence, the
 others have to train as one rank. WEFT_PARITY_RANDOM says how many (24; a nightly run takes
 hundreds), WEFT_PARITY_SEED from where."""
-import json
 import os
 import random
 import subprocess
-import unittest
 
 import weft_jobs as w
 
@@ -63,11 +61,6 @@ class Compared(w.Bench):
             Compared.ones[key] = (w.metrics(self.path(out)), tensors)
         return self.ones[key]
 
-    def sent(self, job, ranks):
-        """Bytes that rank 0 sends in a step, by the plan."""
-        text = w.weft("plan", "-n", ranks, self.ini, *self.options("planned", job), "--json").stdout
-        return sum(json.loads(text)["ranks"][0]["sent"].values())
-
     def compare(self, job, ranks, keys, out, bound):
         want, whole = self.one(job)
         self.train(out, job | keys, ranks=ranks)
@@ -77,7 +70,8 @@ class Compared(w.Bench):
             for key in ("loss", "grad_norm"):
                 self.assertLessEqual(abs(a[key] - b[key]), bound * abs(a[key]),
                                      f"{key} of step {a['step']}")
-        self.assertEqual(got[-1]["comm_bytes"], self.sent(job | keys, ranks))
+        self.assertEqual(got[-1]["comm_bytes"],
+                         sum(self.plan(job | keys, ranks)["ranks"][0]["sent"].values()))
         many = w.tensors(self.path(out), job["run.steps"])
         self.assertEqual(sorted(whole), sorted(many))
         names = [n for n in whole if n.endswith((".w", ".g"))]

@@ -8,7 +8,6 @@ oneDNN makes. With shm as transport a rank also sees its peers' arenas, which co
 where it has touched them: these jobs use tcp."""
 import os
 import resource
-import unittest
 
 import weft_jobs as w
 

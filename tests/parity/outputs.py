@@ -3,7 +3,6 @@
 
 metrics.jsonl against the plan and against itself, trace.json, and text from a checkpoint of two
 ranks: a model that has learnt a sentence by heart says it again."""
-import json
 import os
 import re
 import signal
@@ -30,8 +29,7 @@ class Outputs(w.Bench):
                 job = base | {"comm.plugin": transport, "train.bucket_mb": 0.01,
                               "data.valid": self.path("valid.bin"), "train.eval_every": 8}
                 self.train("run", job, ranks=ranks)
-                plan = json.loads(w.weft("plan", "-n", ranks, self.ini, "--json",
-                                         *self.options("run", job)).stdout)
+                plan = self.plan(job, ranks)
                 seen = w.metrics(self.path("run"))
                 self.assertEqual([x["step"] for x in seen], list(range(1, 21)))
                 self.assertEqual([x["step"] for x in seen if "valid_loss" in x], [8, 16, 20])
@@ -180,8 +178,7 @@ class Outputs(w.Bench):
         """From what a step keeps up to less than the peak, by one block's activations at a time."""
         job = w.ODD | {"log.trace_steps": "3", "run.steps": 3, "model.layers": 4}
         self.train("run", job)
-        plan = json.loads(w.weft("plan", "-n", 1, self.ini, "--json",
-                                 *self.options("run", job)).stdout)["ranks"][0]
+        plan = self.plan(job)["ranks"][0]
         events, _ = traces.check(self, self.path("run", "trace.json"))
         memory = dict(traces.counter(events, 0, "memory"))
         held = plan["params"] + plan["grads"] + plan["state"]

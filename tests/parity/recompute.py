@@ -5,7 +5,6 @@ Backward runs the same kernels on the same inputs that forward ran, so a run tha
 have the bits of one that does not, in fp32, bf16 and fp16, with several micro-batches, on one
 rank and two: metrics and, after the last step, every parameter and moment. Only the memory may
 differ, and does."""
-import unittest
 
 import weft_jobs as w
 

@@ -2,8 +2,8 @@
 """sums.py WEFT: does it matter by which way a sum was formed? Not beyond its last bits.
 
 Every collective algorithm on every transport that has it, many buckets instead of one, both types
-of gradient sums. The same layout twice gives the same bits, initial weights are the same bits on
-every layout, and what a seed decides differs with it."""
+of gradient sums. Initial weights are the same bits on every layout, and what a seed decides differs
+with it."""
 import weft_jobs as w
 
 ALGORITHMS = [("tcp", "ring"), ("tcp", "halving"), ("tcp", "pairwise"), ("tcp", "auto"),
@@ -59,17 +59,6 @@ class Sums(w.Bench):
             self.near("one", "many", 0.03)
             self.assertAlmostEqual(w.metrics(self.path("one"))[0]["loss"],
                                    w.metrics(self.path("many"))[0]["loss"], delta=2e-6)
-
-    def test_the_same_bits_twice(self):
-        for precision, transport, ranks in (("fp32", "tcp", 4), ("bf16", "shm", 3),
-                                            ("bf16", "tcp", 2), ("fp32", "shm", 2)):
-            with self.subTest(precision=precision, transport=transport, ranks=ranks):
-                job = w.ODD | {"train.precision": precision, "comm.plugin": transport,
-                               "train.bucket_mb": 0.005, "checkpoint.every": 20,
-                               "train.microbatch": 12 // ranks}
-                self.train("first", job, ranks=ranks)
-                self.train("second", job, ranks=ranks)
-                self.same_run("first", "second", 20)
 
     def test_threads_change_nothing(self):
         job = w.EVEN | {"checkpoint.every": 20}

@@ -5,8 +5,7 @@ plugins/turns.c moves what tp splits to other axes and back, in forward and so i
 copies before, after, and on both sides of the collective, and reduce-scatters and gathers along the
 last axis. No number changes on the way, and a sum of two is the same in either order, so two ranks
 have every bit of tp alone, in fp32 and in 16 bits; four ranks are compared with one within the
-bounds of tensor.py."""
-import json
+bounds of layouts.py."""
 import os
 
 import weft_jobs as w
@@ -18,10 +17,6 @@ TURNS = {"parallel.strategy": "tp, test.turns"}
 
 
 class Turns(w.Bench):
-    def plan(self, job, ranks):
-        return json.loads(w.weft("plan", "-n", ranks, self.ini, "--list", "--json",
-                                 *self.options("plan", job)).stdout)
-
     def test_bits_of_two_ranks(self):
         for more in ({}, {"train.precision": "bf16"}, {"train.precision": "fp16"},
                      {"train.recompute": "block"}, {"comm.plugin": "tcp"},
@@ -49,7 +44,7 @@ class Turns(w.Bench):
 
     def test_what_is_planned(self):
         """Of each block and pass: the collectives, and as many copies as lie apart."""
-        plan = self.plan(JOB | TURNS, 2)
+        plan = self.plan(JOB | TURNS, 2, "--list")
         blocks, passes = JOB["model.layers"], JOB["train.batch"] // JOB["train.microbatch"]
         kinds = [e["collective"] for e in plan["step"] if e["kind"] == "start"]
         self.assertEqual(kinds.count("all_to_all"), 8 * blocks * passes)

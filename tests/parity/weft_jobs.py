@@ -178,15 +178,23 @@ class Bench(unittest.TestCase):
                 worst = max(worst, far)
         return worst
 
-    def near_tensors(self, one, many, bound, step=20):
+    def near_tensors(self, one, many, bound, step=20, key_step=None):
         """The same of the tensors of a checkpoint, relative to the largest element of each. The
-        gradient of the keys' bias is nothing but rounding, which an update enlarges."""
+        gradient of the keys' bias is nothing but rounding, which an update enlarges: an element of
+        it may be `key_step` away, and where that is None nothing is asked of qkv.b."""
         a, b = (tensors(self.path(x), step) for x in (one, many))
         b = {name: x for name, x in b.items() if not name.startswith("replica.")}
         self.assertEqual({name: x[0] for name, x in a.items()},
                          {name: x[0] for name, x in b.items()})
-        far, name = furthest(a, b, [n for n in a if "qkv.b" not in n])
+        biases = [n for n in a if (n.endswith("qkv.b") if key_step else "qkv.b" in n)]
+        far, name = furthest(a, b, set(a) - set(biases))
         self.assertLessEqual(far, bound, name)
+        for name in biases if key_step else ():
+            third, scale = len(a[name][1]) // 3, max(map(abs, a[name][1]))  # queries, keys, values
+            for i, (x, y) in enumerate(zip(a[name][1], b[name][1])):
+                is_key = third <= i < 2 * third
+                self.assertLessEqual(abs(x - y), key_step if is_key else bound * scale,
+                                     f"{name}[{i}]")
 
     @classmethod
     def options(cls, out, job):
@@ -199,6 +207,12 @@ class Bench(unittest.TestCase):
         """Train to the end under the launcher; returns what the program said."""
         return weft("train", "-n", ranks, cls.ini, *cls.options(out, job),
                     *resume_words(resume), status=status, **more)
+
+    @classmethod
+    def plan(cls, job, ranks=1, *words):
+        """What `weft plan --json` says of the job."""
+        return json.loads(weft("plan", "-n", ranks, cls.ini, "--json", *words,
+                               *cls.options("plan", job)).stdout)
 
     def same_run(self, one, two, step=None, skip=NO_TIME):
         """Two runs with the same bits in metrics and, when `step` is given, in its checkpoint."""

@@ -156,11 +156,7 @@ TEST(test_list_of_devices)
         n[i].options[0][0] = "devices";
         n[i].options[0][1] = "b0, a0";
         assert_int_equal(node_open(&n[i]), WEFT_OK);
-        assert_int_equal(rig_table->register_memory(
-                             n[i].link,
-                             &(weft_memory){sizeof(weft_memory), 0, i ? in : out, sizeof in, -1, 0},
-                             &r[i]),
-                         WEFT_OK);
+        assert_int_equal(node_register(&n[i], i ? in : out, sizeof in, -1, &r[i]), WEFT_OK);
     }
     (void)double_joined(&before, &on);
     for (uint32_t c = 0; c < 2; c++) {

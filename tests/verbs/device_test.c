@@ -15,10 +15,7 @@ static void up(node n[2], uint8_t *memory[2], weft_region *r[2], pair *p)
     nodes_up(n, 2);
     for (int i = 0; i < 2; i++) {
         memory[i] = calloc(1, BYTES);
-        assert_int_equal(
-            rig_table->register_memory(
-                n[i].link, &(weft_memory){sizeof(weft_memory), 0, memory[i], BYTES, -1, 0}, &r[i]),
-            WEFT_OK);
+        assert_int_equal(node_register(&n[i], memory[i], BYTES, -1, &r[i]), WEFT_OK);
     }
     *p = pair_up(&n[0], &n[1], 6);
 }
@@ -73,9 +70,7 @@ static int poor_child(int fd, uint32_t rank, void *arg)
         return 1;
     node_init(&n, 0, 2);
     must(node_open(&n) == WEFT_OK);
-    must(rig_table->register_memory(n.link,
-                                    &(weft_memory){sizeof(weft_memory), 0, memory, BYTES, -1, 0},
-                                    &r) == WEFT_NO_MEMORY);
+    must(node_register(&n, memory, BYTES, -1, &r) == WEFT_NO_MEMORY);
     printf("%s\n", rig_why());
     must(strstr(rig_why(), "8388608 bytes") != NULL);
     must(strstr(rig_why(), "ulimit -l") != NULL);

@@ -26,11 +26,7 @@ static void up(two *t)
     for (uint32_t i = 0; i < 2; i++) {
         node_init(&t->n[i], i, 2);
         assert_int_equal(node_open(&t->n[i]), WEFT_OK);
-        assert_int_equal(rig_table->register_memory(
-                             t->n[i].link,
-                             &(weft_memory){sizeof(weft_memory), 0, i ? in : out, BYTES, -1, 0},
-                             &t->r[i]),
-                         WEFT_OK);
+        assert_int_equal(node_register(&t->n[i], i ? in : out, BYTES, -1, &t->r[i]), WEFT_OK);
     }
     t->p = pair_up(&t->n[0], &t->n[1], 4);
 }
@@ -239,9 +235,7 @@ TEST(test_registration_limit)
     double_limit(BYTES - 1);
     node_init(&n, 0, 2);
     assert_int_equal(node_open(&n), WEFT_OK);
-    assert_int_equal(rig_table->register_memory(
-                         n.link, &(weft_memory){sizeof(weft_memory), 0, out, BYTES, -1, 0}, &r),
-                     WEFT_NO_MEMORY);
+    assert_int_equal(node_register(&n, out, BYTES, -1, &r), WEFT_NO_MEMORY);
     SAID("double0", "300000 bytes", "ulimit -l");
     weft_conn *c = NULL;
     double_limit(1000);
@@ -268,8 +262,7 @@ static weft_status whole_life(void)
         if (st == WEFT_OK)
             st = node_open(&n[i]);
         if (st == WEFT_OK)
-            st = rig_table->register_memory(
-                n[i].link, &(weft_memory){sizeof(weft_memory), 0, i ? in : out, BYTES, -1, 0}, &r);
+            st = node_register(&n[i], i ? in : out, BYTES, -1, &r);
     }
     for (uint32_t i = 0; i < 2 && st == WEFT_OK; i++)
         st = rig_table->connect(
@@ -322,11 +315,7 @@ static void device_memory(bool dmabuf)
     for (uint32_t i = 0; i < 2; i++) {
         node_init(&t.n[i], i, 2);
         assert_int_equal(node_open(&t.n[i]), WEFT_OK);
-        assert_int_equal(
-            rig_table->register_memory(
-                t.n[i].link,
-                &(weft_memory){sizeof(weft_memory), 0, i ? in : out, BYTES, pipes[0], 0}, &t.r[i]),
-            WEFT_OK);
+        assert_int_equal(node_register(&t.n[i], i ? in : out, BYTES, pipes[0], &t.r[i]), WEFT_OK);
     }
     t.p = pair_up(&t.n[0], &t.n[1], 4);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -361,16 +350,10 @@ TEST(test_device_memory_that_nobody_registers)
     node_init(&n, 0, 2);
     assert_int_equal(node_open(&n), WEFT_OK);
     double_fail_call("reg_mr", 1, EFAULT);
-    assert_int_equal(
-        rig_table->register_memory(
-            n.link, &(weft_memory){sizeof(weft_memory), 0, out, BYTES, pipes[0], 0}, &r),
-        WEFT_UNSUPPORTED);
+    assert_int_equal(node_register(&n, out, BYTES, pipes[0], &r), WEFT_UNSUPPORTED);
     SAID("double0", "dmabuf", "nvidia_peermem", "host memory");
     double_fail_call("reg_mr", 1, EFAULT); /* memory that the host cannot read, without one */
-    assert_int_equal(
-        rig_table->register_memory(
-            n.link, &(weft_memory){sizeof(weft_memory), 0, (void *)4096, BYTES, -1, 0}, &r),
-        WEFT_UNSUPPORTED);
+    assert_int_equal(node_register(&n, (void *)4096, BYTES, -1, &r), WEFT_UNSUPPORTED);
     SAID("dmabuf");
     node_close(&n);
     close(pipes[0]);

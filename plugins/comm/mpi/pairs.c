@@ -3,8 +3,9 @@
  * A connection is a pair of ranks and a tag. The tag is made of the number of the receiver's link,
  * which is its address, and the channel; MPI keeps the order of messages with equal tags. Messages
  * are cut into pieces, since MPI counts in int. The first message of a connection is empty: when it
- * has gone and arrived, both ends are up. MPI trusts the ranks that its launcher has started, and
- * so does this link. */
+ * has gone and arrived, both ends are up. A rank whose link was aborted says so with an empty
+ * message in a communicator of its own, for which every connection has a receive. MPI trusts the
+ * ranks that its launcher has started, and so does this link. */
 #include "lane.h"
 #include "parts.h"
 
@@ -20,10 +21,10 @@ enum { SCORE = 5, SCORE_FOREIGN = 60, DISCONNECT_SECONDS = 2, NAP_US = 20 };
 struct weft_conn {
     weft_link *link;
     int peer, tag_out, tag_in;
-    mpi_lane out, in;
+    mpi_lane out, in, farewell;
     uint64_t sent, received; /* messages, the greeting included */
-    bool greeted;
-    atomic_int released; /* MPI has let go of all memory */
+    bool greeted, told;      /* told: the peer, that this link was aborted */
+    atomic_int released;     /* MPI has let go of all memory */
     mpi_job job, leave;
 };
 
@@ -101,11 +102,33 @@ static void abort_link(weft_link *l)
 
 /* --- messages --- */
 
-static weft_status check_up(const weft_conn *c)
+static void post_farewell(weft_conn *c, bool out)
 {
-    return atomic_load(&c->link->aborted)
-               ? mpi_fail(c->link->host, WEFT_PEER, "the connection with rank %d was aborted",
-                          c->peer)
+    mpi_piece *p = mpi_lane_next(&c->farewell, 0);
+    p->kind = out ? WEFT_SEND : WEFT_RECV;
+    p->dtype = WEFT_U8;
+    p->root = c->peer;
+    p->tag = out ? c->tag_out : c->tag_in;
+    mpi_lane_post(&c->farewell, 1);
+}
+
+static void tell_peer(weft_conn *c)
+{
+    if (c->greeted && !c->told)
+        post_farewell(c, true);
+    c->told = true;
+}
+
+static weft_status check_up(weft_conn *c)
+{
+    if (atomic_load(&c->link->aborted)) {
+        tell_peer(c);
+        return mpi_fail(c->link->host, WEFT_PEER, "the connection with rank %d was aborted",
+                        c->peer);
+    }
+    mpi_lane_advance(&c->farewell);
+    return atomic_load(&c->farewell.finished)
+               ? mpi_fail(c->link->host, WEFT_PEER, "rank %d has aborted the connection", c->peer)
                : WEFT_OK;
 }
 
@@ -210,6 +233,8 @@ static weft_status wait_for(weft_link *l, uint32_t spin_us, uint32_t timeout_us,
 {
     if (flags)
         return weft_refuse_unknown(l->host);
+    if (atomic_load(&l->aborted))
+        return mpi_fail(l->host, WEFT_PEER, "the link was aborted");
     const uint64_t now = now_ns();
     l->idle_ns = l->idle_ns ? l->idle_ns : now;
     if (atomic_exchange(&l->woken, 0) || now - l->idle_ns < (uint64_t)spin_us * 1000)
@@ -226,6 +251,7 @@ static void join_on_thread(void *arg)
     weft_conn *c = arg;
     mpi_add_poller(&c->out.poller);
     mpi_add_poller(&c->in.poller);
+    mpi_add_poller(&c->farewell.poller);
 }
 
 static void leave_on_thread(void *arg)
@@ -233,14 +259,18 @@ static void leave_on_thread(void *arg)
     weft_conn *c = arg;
     mpi_remove_poller(&c->out.poller);
     mpi_remove_poller(&c->in.poller);
+    mpi_remove_poller(&c->farewell.poller);
+    mpi_lane_poll(&c->farewell); /* begin what was posted last */
     const bool out = mpi_lane_cancel(&c->out), in = mpi_lane_cancel(&c->in);
-    atomic_store(&c->released, out && in);
+    const bool farewell = mpi_lane_cancel(&c->farewell);
+    atomic_store(&c->released, out && in && farewell);
 }
 
 static void free_conn(weft_conn *c)
 {
     mpi_lane_free(&c->out);
     mpi_lane_free(&c->in);
+    mpi_lane_free(&c->farewell);
     free(c);
 }
 
@@ -253,6 +283,8 @@ static void disconnect(weft_conn *c)
         free_conn(c);
         return;
     }
+    if (atomic_load(&c->link->aborted))
+        tell_peer(c);
     c->leave = (mpi_job){.run = leave_on_thread, .arg = c};
     if (mpi_ask_and_wait(&c->leave, DISCONNECT_SECONDS) && atomic_load(&c->released))
         free_conn(c);
@@ -281,6 +313,8 @@ static weft_status connect_to(weft_link *l, const weft_conn_args *args, weft_con
     if (st == WEFT_OK)
         st = mpi_lane_make(&c->in, l->host, QUEUE);
     if (st == WEFT_OK)
+        st = mpi_lane_make(&c->farewell, l->host, 2);
+    if (st == WEFT_OK)
         *out = c;
     else
         free_conn(c);
@@ -293,11 +327,13 @@ static weft_status greet(weft_conn *c)
     if (st != WEFT_OK)
         return st;
     c->out.comm = c->in.comm = mpi_everyone();
+    c->farewell.comm = mpi_farewells();
     c->greeted = true;
     if (mpi_granted() < MPI_THREAD_SERIALIZED) {
         c->job = (mpi_job){.run = join_on_thread, .arg = c};
         mpi_ask(&c->job);
     }
+    post_farewell(c, false);
     st = post(c, false, NULL, 0, 0);
     return st != WEFT_OK ? st : post(c, true, NULL, 0, 0);
 }

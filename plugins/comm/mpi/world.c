@@ -18,7 +18,7 @@ enum { SPINS = 200, NAP_NS = 20000, FINALIZE_SECONDS = 600 };
 static struct {
     atomic_int state, failed, asleep, stuck;
     const mpi_api *mpi;
-    MPI_Comm everyone;
+    MPI_Comm everyone, farewells;
     int wanted, granted, rank, ranks, finalizes;
     char why[MPI_MAX_ERROR_STRING + 100];
     pthread_t thread;
@@ -38,6 +38,11 @@ const mpi_api *mpi_library(void)
 MPI_Comm mpi_everyone(void)
 {
     return the.everyone;
+}
+
+MPI_Comm mpi_farewells(void)
+{
+    return the.farewells;
 }
 
 int mpi_granted(void)
@@ -137,6 +142,8 @@ static int initialize(void)
         error = m->Comm_dup(m->world, &the.everyone);
     if (error == MPI_SUCCESS)
         error = m->Comm_set_errhandler(the.everyone, m->errors_return);
+    if (error == MPI_SUCCESS)
+        error = m->Comm_dup(the.everyone, &the.farewells); /* with its handler of errors */
     return error;
 }
 

@@ -44,10 +44,12 @@ weft_status mpi_world_begin(const weft_host *h, const weft_conf *conf);
 weft_status mpi_world_ready(const weft_host *h, uint32_t rank, uint32_t ranks);
 bool mpi_is_up(void);
 
-/* The library; a communicator of all ranks, of this plugin alone; the granted support for threads,
- * as the constant of MPI. After mpi_world_ready(). [any] */
+/* The library; a communicator of all ranks, of this plugin alone, and another one for what links
+ * say when they are aborted; the granted support for threads, as the constant of MPI. After
+ * mpi_world_ready(). [any] */
 const mpi_api *mpi_library(void);
 MPI_Comm mpi_everyone(void);
+MPI_Comm mpi_farewells(void);
 int mpi_granted(void);
 
 /* Whether this thread may call MPI now; if so, mpi_leave() follows. Never blocks. [any] */

@@ -82,51 +82,35 @@ void check_manifest_interfaces(check_run *r)
     }
 }
 
-/* The growth rule of weft/base.h. */
-static void check_size(const char *owner, const char *what, const void *at, uint32_t size,
+static void check_size(const char *owner, const char *what, const void *from, size_t at,
                        size_t least, size_t known)
 {
-    if (size < least)
-        check_fail("%s: its %s states %u bytes; ABI 0.9 has %zu", owner, what, size, least);
-    if (size > 65536)
-        check_fail("%s: its %s states %u bytes; set struct_size to its sizeof", owner, what, size);
-    for (size_t i = known; i < size; i++)
-        if (((const char *)at)[i])
-            check_fail("%s: its %s has a non-zero byte at %zu, behind the %zu bytes that this "
-                       "program knows",
-                       owner, what, i, known);
-}
-
-static uint32_t size_of(const void *table)
-{
-    uint32_t size;
-    memcpy(&size, table, sizeof size);
-    return size;
+    if (host_check_size(owner, what, from, at, least, known) != WEFT_OK)
+        check_fail("%s", err_text());
 }
 
 static void check_strategy_sizes(const weft_component *c)
 {
     const weft_strategy *s = c->table;
     for (uint32_t i = 0; s->axes && s->axes[i] && i < CAPACITY; i++)
-        check_size(c->name, "mesh axis", s->axes[i], s->axes[i]->struct_size,
-                   WEFT_END_OF(weft_mesh_axis, help), sizeof(weft_mesh_axis));
+        check_size(c->name, "mesh axis", s->axes[i], 0, WEFT_END_OF(weft_mesh_axis, help),
+                   sizeof(weft_mesh_axis));
 }
 
 void check_manifest_sizes(check_run *r)
 {
     const weft_manifest *m = check_manifest_raw(r);
-    check_size(m->id, "manifest", m, m->struct_size, WEFT_END_OF(weft_manifest, close), sizeof *m);
+    check_size(m->id, "manifest", m, offsetof(weft_manifest, struct_size),
+               WEFT_END_OF(weft_manifest, close), sizeof *m);
     for (uint32_t i = 0; m->components[i] && i < CAPACITY; i++) {
         const weft_component *c = m->components[i];
-        check_size(m->id, "component", c, c->struct_size, WEFT_END_OF(weft_component, user),
-                   sizeof *c);
+        check_size(m->id, "component", c, 0, WEFT_END_OF(weft_component, user), sizeof *c);
         for (const weft_option *const *o = c->options; o && *o; o++)
-            check_size(c->name, "option", *o, (*o)->struct_size, WEFT_END_OF(weft_option, max),
-                       sizeof **o);
+            check_size(c->name, "option", *o, 0, WEFT_END_OF(weft_option, max), sizeof **o);
         const host_interface *known = check_manifest_interface(c);
         if (!known || !c->table)
             continue;
-        check_size(c->name, "table", c->table, size_of(c->table), known->least, known->size);
+        check_size(c->name, "table", c->table, 0, known->least, known->size);
         if (!strcmp(c->iface, "weft.strategy/1"))
             check_strategy_sizes(c);
     }

@@ -8,7 +8,6 @@ SECONDS, or when its standard input ends, and prints what it did.
 
 Tests start it with Attack(); kernel_bytes() is the memory that the kernel holds for the sockets of
 one local port, accepted or not, as sock_diag(7) tells it."""
-import os
 import resource
 import selectors
 import socket

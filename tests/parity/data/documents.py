@@ -3,14 +3,13 @@
 
 Samples that hold several documents are trained with data.documents = separate. What that computes
 is, within rounding, what samples of one document each give, if a step has the same documents; the
-losses of one rank are those of every layout within the bounds of layouts.py and tensor.py; and
+losses of one rank are those of every layout within the bounds of layouts.py; and
 recomputed activations have the same bits. Joined documents are a thousand times outside of the
 bounds, so the mask is there."""
 import os
 import random
 import struct
 import sys
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import weft_jobs as w  # noqa: E402

@@ -4,7 +4,6 @@
 plugins/grouped.c moves parts of what tp splits among some of its coordinates and back, and takes
 maxima of some of them before those of all. No number changes, so every bit is that of tp alone;
 what is sent is known."""
-import json
 import os
 import sys
 
@@ -39,8 +38,7 @@ class Grouped(w.Bench):
         """Coordinate 0 is in both groups, and no other sends more: a part a shift, there and back,
         forward and backward, and the maxima of half of the rows to the other of the pair and back.
         """
-        plan = json.loads(w.weft("plan", "-n", 4, self.ini, "--json", *self.options(
-            "plan", JOB | GROUPED)).stdout)["ranks"][0]["sent"]
+        plan = self.plan(JOB | GROUPED, 4)["ranks"][0]["sent"]
         rows = JOB["train.batch"] * JOB["train.sequence"]
         shifts = 2 * 2 * 2 * rows * JOB["model.ffn"] // 4 * 4 * JOB["model.layers"]
         self.assertEqual(plan["shift"], shifts)

@@ -9,7 +9,6 @@ the largest element of a tensor). The bytes of the state are those of the formul
 adam8 is followed in double precision, step by step: from the codes, scales and weights of one
 checkpoint to those of the next. A code that is rounded to its neighbour would hide errors in a
 comparison of whole runs."""
-import json
 import math
 import os
 import shutil
@@ -105,8 +104,7 @@ class Memory(w.Bench):
     def planned(self, rule, more=None, ranks=1):
         job = w.EVEN | {f"model.{k}": v for k, v in self.SIZES.items()} | {"optim.rule": rule} | (
             more or ALONE)
-        plan = json.loads(w.weft("plan", "-n", ranks, self.ini, "--json",
-                                 *self.options("p", job)).stdout)
+        plan = self.plan(job, ranks)
         return plan["parameters"], [r["state"] for r in plan["ranks"]]
 
     @staticmethod

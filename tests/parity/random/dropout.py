@@ -3,12 +3,11 @@
 
 Which elements are dropped depends on the seed, the step, the token and the place, not on ranks,
 micro-batches or stages. So the losses of one rank have to be those of tp, dp and pp, of sharded
-parameters and of other micro-batches, within the bounds of tensor.py and layouts.py; one mask of
+parameters and of other micro-batches, within the bounds of layouts.py; one mask of
 other numbers is a thousand times outside of them. Resumed and recomputed runs have the same
 bits."""
 import os
 import sys
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import weft_jobs as w  # noqa: E402
@@ -93,15 +92,15 @@ class Dropout(w.Bench):
         for job in (GPT2, LLAMA | {"model.kv_heads": 2}):
             job = job | EVEN | PLUGINS
             self.train("plain", job | ONE)
-            self.train("one", job | {"parallel.strategy": "test.noise"})
-            self.train("block", job | {"parallel.strategy": "test.noise",
+            self.train("one", job | {"parallel.strategy": "acme.noise"})
+            self.train("block", job | {"parallel.strategy": "acme.noise",
                                        "train.recompute": "block", "train.microbatch": 4})
             self.near("one", "block")
             with self.assertRaises(AssertionError):
                 self.near("plain", "one", 1e-3)
             for ranks, strategy in layouts:
                 for sequence in ("off", "on") if "tp" in strategy else ("off",):
-                    self.train("many", job | {"parallel.strategy": "test.noise, " + strategy}
+                    self.train("many", job | {"parallel.strategy": "acme.noise, " + strategy}
                                | ({"parallel.tp": 2, "parallel.sequence": sequence}
                                   if "tp" in strategy else {}), ranks=ranks)
                     self.near("one", "many")

@@ -120,18 +120,9 @@ static void walk_all(const char *lines, uint32_t ranks)
 {
     char text[512];
     planned j;
-    machine *m;
     snprintf(text, sizeof text, "%s%s", MLP, lines);
     make(text, ranks, &j);
-    machine_team(j.plan, 0, &m);
-    machine_walk(m, ranks, &j.plan->step);
-    machine_end_of_step(m, ranks);
-    machine_dismiss(m);
-    machine_team(j.plan, 1, &m);
-    machine_walk(m, ranks, &j.plan->eval);
-    assert_int_equal(m->works, m->g.blocks.n);
-    machine_dismiss(m);
-    assert_int_equal(plan_check(&j.plans), WEFT_OK);
+    machine_walk_all(&j.plans, j.plan);
     planned_free(&j);
 }
 

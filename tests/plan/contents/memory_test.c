@@ -14,16 +14,7 @@ static void walk_all(const char *text, uint32_t ranks)
     planned j;
     if (planned_make(text, ranks, SPEC_TRAIN, &j) != WEFT_OK)
         fail_msg("%u ranks of\n%s\nare refused: %s", ranks, text, err_text());
-    machine *m;
-    machine_team(j.plan, 0, &m);
-    machine_walk(m, ranks, &j.plan->step);
-    machine_end_of_step(m, ranks);
-    machine_dismiss(m);
-    machine_team(j.plan, 1, &m);
-    machine_walk(m, ranks, &j.plan->eval);
-    assert_int_equal(m->works, m->g.blocks.n);
-    machine_dismiss(m);
-    assert_int_equal(plan_check(&j.plans), WEFT_OK);
+    machine_walk_all(&j.plans, j.plan);
     planned_free(&j);
 }
 

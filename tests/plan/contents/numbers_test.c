@@ -106,50 +106,44 @@ TEST(digests)
             fail_msg("the digest does not see: %s", others[i]);
 }
 
-static void refused(const char *text, uint32_t ranks, const char *why)
-{
-    planned j;
-    weft_status st = planned_make(text, ranks, SPEC_TRAIN, &j);
-    if (st == WEFT_OK)
-        fail_msg("accepted, although %s: %s", why, text);
-    assert_true(err_exit_code(st) == 2);
-    if (!strstr(err_text(), why))
-        fail_msg("'%s' does not say '%s'", err_text(), why);
-    planned_free(&j);
-}
-
 TEST(strategies_that_contradict)
 {
 #define ROWS(name) TINY "batch = 4\nmicrobatch = 2\n[parallel]\nstrategy = " name "\n"
-    refused(ROWS("silent"), 2, "is a partial sum over the mesh axis silent, and no strategy");
-    refused(ROWS("late"), 2, "strategy late: edits.split(): this is phase 3");
-    refused(
+    planned_refused(ROWS("silent"), 2,
+                    "is a partial sum over the mesh axis silent, and no strategy");
+    planned_refused(ROWS("late"), 2, "strategy late: edits.split(): this is phase 3");
+    planned_refused(
         ROWS("secret"), 2,
         "parallel.secret: its strategy splits the inputs over the mesh axis secret, whose flags");
-    refused(TINY "batch = 4\nmicrobatch = 2\n[parallel]\nstrategy = twice, secret\ntwice = 1\n", 2,
-            "parallel.secret: its strategy splits");
-    refused(ROWS("idle"), 2,
-            "parallel.idle: its strategy does not split the inputs over the mesh axis idle, whose");
-    refused(ROWS("twice"), 2, "summed over twice twice, by strategy twice as well");
-    refused(ROWS("dp, dp"), 2, "two strategies bring the mesh axis dp");
-    refused(ROWS("dp, rows"), 2, "only one of the mesh axes can be auto");
-    refused(ROWS("dp, none.such"), 2, "no parallel plugin 'none.such'");
-    refused(ROWS("none"), 2, "the strategies use 1 rank, but the job has 2");
-    refused(ROWS("dp\ndp = 3"), 2, "3 does not divide the 2 ranks");
-    refused(ROWS("dp\ndp = 2"), 4, "the strategies use 2 ranks, but the job has 4");
+    planned_refused(TINY
+                    "batch = 4\nmicrobatch = 2\n[parallel]\nstrategy = twice, secret\ntwice = 1\n",
+                    2, "parallel.secret: its strategy splits");
+    planned_refused(
+        ROWS("idle"), 2,
+        "parallel.idle: its strategy does not split the inputs over the mesh axis idle, whose");
+    planned_refused(ROWS("twice"), 2, "summed over twice twice, by strategy twice as well");
+    planned_refused(ROWS("dp, dp"), 2, "two strategies bring the mesh axis dp");
+    planned_refused(ROWS("dp, rows"), 2, "only one of the mesh axes can be auto");
+    planned_refused(ROWS("dp, none.such"), 2, "no parallel plugin 'none.such'");
+    planned_refused(ROWS("none"), 2, "the strategies use 1 rank, but the job has 2");
+    planned_refused(ROWS("dp\ndp = 3"), 2, "3 does not divide the 2 ranks");
+    planned_refused(ROWS("dp\ndp = 2"), 4, "the strategies use 2 ranks, but the job has 4");
 }
 
 TEST(sizes_that_do_not_fit)
 {
 #define SIZES(model, train) "[model]\n" model "[train]\n" train
-    refused(TINY "batch = 3\nmicrobatch = 2\n", 1, "3 sequences are not a multiple of microbatch");
-    refused(TINY "batch = 4\nmicrobatch = 2\n" PART, 4, "times the 4 ranks that share the data");
-    refused(SIZES("heads = 7\n", ""), 1, "7 heads do not divide model.embed = 768");
-    refused(SIZES("context = 8\n", "sequence = 9\n"), 1,
-            "9 tokens are more than the context of the model, 8");
-    refused(SIZES("vocab = 0\n", ""), 1, "0 means what the data says, but this data has no ids");
-    refused(SIZES("family = gpt2\nkv_heads = 3\n", ""), 1, "model.kv_heads is 3");
-    refused(SIZES("", "precision = fp8\n"), 1, "precision");
+    planned_refused(TINY "batch = 3\nmicrobatch = 2\n", 1,
+                    "3 sequences are not a multiple of microbatch");
+    planned_refused(TINY "batch = 4\nmicrobatch = 2\n" PART, 4,
+                    "times the 4 ranks that share the data");
+    planned_refused(SIZES("heads = 7\n", ""), 1, "7 heads do not divide model.embed = 768");
+    planned_refused(SIZES("context = 8\n", "sequence = 9\n"), 1,
+                    "9 tokens are more than the context of the model, 8");
+    planned_refused(SIZES("vocab = 0\n", ""), 1,
+                    "0 means what the data says, but this data has no ids");
+    planned_refused(SIZES("family = gpt2\nkv_heads = 3\n", ""), 1, "model.kv_heads is 3");
+    planned_refused(SIZES("", "precision = fp8\n"), 1, "precision");
 }
 
 /* The deterministic flag reaches the device in every query. */

@@ -97,12 +97,7 @@ static void walk(const char *text, uint32_t ranks)
     planned j;
     if (planned_make(text, ranks, SPEC_TRAIN, &j) != WEFT_OK)
         fail_msg("%s", err_text());
-    machine *m;
-    machine_team(j.plan, 0, &m);
-    machine_walk(m, ranks, &j.plan->step);
-    machine_end_of_step(m, ranks);
-    machine_dismiss(m);
-    assert_int_equal(plan_check(&j.plans), WEFT_OK);
+    machine_walk_all(&j.plans, j.plan);
     planned_free(&j);
 }
 
@@ -120,16 +115,9 @@ TEST(every_byte)
 static void refused(const char *strategy, const char *why)
 {
     char text[512];
-    planned j;
     snprintf(text, sizeof text, TINY "batch = 2\nmicrobatch = 2\n[parallel]\nstrategy = %s\n",
              strategy);
-    weft_status st = planned_make(text, 1, SPEC_TRAIN, &j);
-    if (st == WEFT_OK)
-        fail_msg("accepted: strategy %s", strategy);
-    assert_int_equal(err_exit_code(st), 2);
-    if (!strstr(err_text(), why))
-        fail_msg("'%s' does not say '%s'", err_text(), why);
-    planned_free(&j);
+    planned_refused(text, 1, why);
 }
 
 TEST(refusals)

@@ -1,9 +1,12 @@
 #include "job.h"
 
+#include "base/err.h"
 #include "base/mem.h"
 #include "view/view.h"
 
 #include <string.h>
+
+#include <test.h>
 
 /* What a token file without a vocabulary has. */
 static const weft_field fields[] = {{.name = "tokens", .dtype = WEFT_I32},
@@ -95,6 +98,18 @@ void planned_free(planned *j)
     host_destroy(j->host);
     config_destroy(j->cfg);
     job_free_hosts(&j->hosts);
+}
+
+void planned_refused(const char *text, uint32_t ranks, const char *why)
+{
+    planned j;
+    const weft_status st = planned_make(text, ranks, SPEC_TRAIN, &j);
+    if (st == WEFT_OK)
+        fail_msg("accepted, although %s: %s", why, text);
+    assert_int_equal(err_exit_code(st), 2);
+    if (!strstr(err_text(), why))
+        fail_msg("'%s' does not say '%s'", err_text(), why);
+    planned_free(&j);
 }
 
 uint64_t planned_sent(const plan *p, uint32_t kind)

@@ -29,6 +29,9 @@ weft_status planned_with(const char *text, uint32_t ranks, const host_component 
 weft_status planned_of(const char *text, uint32_t ranks, const weft_data_info *data, planned *out);
 void planned_free(planned *j);
 
+/* The job is a wrong request, and the error says `why`. */
+void planned_refused(const char *text, uint32_t ranks, const char *why);
+
 /* What a rank sends in a step by collectives of one kind; ... without compression. */
 uint64_t planned_sent(const plan *p, uint32_t kind);
 uint64_t planned_plain(const plan *p, uint32_t kind);

@@ -389,3 +389,18 @@ void machine_call_block(machine *m, const plan_entry *e)
     if (m->at != m->nwork && !m->g.nodes.at[m->work[m->at]].comm)
         fail_msg("%s: fewer instructions than nodes", e->name);
 }
+
+void machine_walk_all(const plan_set *plans, const plan *p)
+{
+    machine *m;
+    const uint32_t ranks = p->spec->ranks;
+    machine_team(p, 0, &m);
+    machine_walk(m, ranks, &p->step);
+    machine_end_of_step(m, ranks);
+    machine_dismiss(m);
+    machine_team(p, 1, &m);
+    machine_walk(m, ranks, &p->eval);
+    assert_int_equal(m->works, m->g.blocks.n);
+    machine_dismiss(m);
+    assert_int_equal(plan_check(plans), WEFT_OK);
+}

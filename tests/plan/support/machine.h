@@ -57,6 +57,9 @@ void machine_dismiss(machine *all);
 void machine_walk(machine *all, uint32_t n, const plan_list *l);
 void machine_end_of_step(machine *all, uint32_t n); /* what must hold after a step */
 
+/* All lists of the job's ranks, of training and of evaluation, and the check of its plans. */
+void machine_walk_all(const plan_set *plans, const plan *p);
+
 /* --- for walk.c. `size`: bytes of an element where cells are numbered, 0 where they are not --- */
 void machine_mark(machine *m, uint64_t at, uint64_t bytes, tag t, uint64_t size);
 void machine_expect(machine *m, uint64_t at, uint64_t bytes, tag want, uint64_t size,

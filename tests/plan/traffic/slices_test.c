@@ -133,16 +133,9 @@ TEST(whole_for_a_while)
 
 static void refused(const char *text, uint32_t ranks, const char *why)
 {
-    planned j;
     char all[1024];
     snprintf(all, sizeof all, TINY "batch = 12\nmicrobatch = 2\n%s", text);
-    weft_status st = planned_make(all, ranks, SPEC_TRAIN, &j);
-    if (st == WEFT_OK)
-        fail_msg("accepted, although %s: %s", why, text);
-    assert_int_equal(err_exit_code(st), 2);
-    if (!strstr(err_text(), why))
-        fail_msg("'%s' does not say '%s'", err_text(), why);
-    planned_free(&j);
+    planned_refused(all, ranks, why);
 }
 
 TEST(refusals)

@@ -225,32 +225,20 @@ TEST(buckets_of_both_kinds)
     planned_free(&j);
 }
 
-static void refused(const char *text, uint32_t ranks, const char *why)
-{
-    planned j;
-    weft_status st = planned_make(text, ranks, SPEC_TRAIN, &j);
-    if (st == WEFT_OK)
-        fail_msg("accepted, although %s: %s", why, text);
-    assert_int_equal(err_exit_code(st), 2);
-    if (!strstr(err_text(), why))
-        fail_msg("'%s' does not say '%s'", err_text(), why);
-    planned_free(&j);
-}
-
 TEST(refusals)
 {
-    refused(GPT2 TP, 3, "which do not divide all sizes that are split (model.heads = 4");
-    refused(GPT2 TP, 8, "parallel.tp may be 1, 2, 4");
-    refused("[model]\nlayers = 1\nheads = 6\nembed = 12\nffn = 40\ncontext = 8\nvocab = 9\n"
-            "[train]\nsequence = 8\nbatch = 2\nmicrobatch = 1\n" TP,
-            3, "(model.heads = 6, model.ffn = 40): for this model parallel.tp may be 1, 2");
-    refused(LLAMA TP, 4, "the mesh axis tp has 4 ranks (parallel.tp, or if that is auto");
-    refused(LLAMA TP, 4, "model.kv_heads = 2");
-    refused("[model]\nlayers = 1\nheads = 3\nembed = 12\nffn = 40\ncontext = 8\nvocab = 9\n"
-            "[train]\nsequence = 8\nbatch = 2\nmicrobatch = 1\n" TP,
-            2, "may be 1; give the model sizes that have a divisor in common");
-    refused("[model]\nlayers = 1\nheads = 2\nembed = 12\nffn = 40\ncontext = 8\nvocab = 9\n"
-            "[train]\nsequence = 7\nbatch = 2\nmicrobatch = 1\n" TP "sequence = on\n",
-            2, "has 7 elements, which tp = 2 does not divide");
-    refused(GPT2 "[parallel]\nstrategy = dp\nsequence = sideways\n", 2, "sequence");
+    planned_refused(GPT2 TP, 3, "which do not divide all sizes that are split (model.heads = 4");
+    planned_refused(GPT2 TP, 8, "parallel.tp may be 1, 2, 4");
+    planned_refused("[model]\nlayers = 1\nheads = 6\nembed = 12\nffn = 40\ncontext = 8\nvocab = 9\n"
+                    "[train]\nsequence = 8\nbatch = 2\nmicrobatch = 1\n" TP,
+                    3, "(model.heads = 6, model.ffn = 40): for this model parallel.tp may be 1, 2");
+    planned_refused(LLAMA TP, 4, "the mesh axis tp has 4 ranks (parallel.tp, or if that is auto");
+    planned_refused(LLAMA TP, 4, "model.kv_heads = 2");
+    planned_refused("[model]\nlayers = 1\nheads = 3\nembed = 12\nffn = 40\ncontext = 8\nvocab = 9\n"
+                    "[train]\nsequence = 8\nbatch = 2\nmicrobatch = 1\n" TP,
+                    2, "may be 1; give the model sizes that have a divisor in common");
+    planned_refused("[model]\nlayers = 1\nheads = 2\nembed = 12\nffn = 40\ncontext = 8\nvocab = 9\n"
+                    "[train]\nsequence = 7\nbatch = 2\nmicrobatch = 1\n" TP "sequence = on\n",
+                    2, "has 7 elements, which tp = 2 does not divide");
+    planned_refused(GPT2 "[parallel]\nstrategy = dp\nsequence = sideways\n", 2, "sequence");
 }

@@ -5,6 +5,8 @@
 #include "ckpt_model.h"
 #include <test.h>
 
+#include "extents.h"
+
 #include "base/number/rng.h"
 #include "plan/plan.h"
 
@@ -24,28 +26,6 @@ typedef struct layout {
     plan plan;
 } layout;
 
-static void cut(const graph_mesh *m, uint32_t number, plan_piece *x)
-{
-    int64_t left[WEFT_MAX_AXES];
-    for (uint32_t i = 0; i < x->shape.rank; i++)
-        left[i] = x->shape.axes[i].size;
-    for (uint32_t a = m->n; a-- > 0;) {
-        uint32_t axis = dice(x->shape.rank);
-        if (dice(3) == 0 || (axis && left[axis] % m->size[a]))
-            continue;
-        x->split[a] = 1 + axis;
-        left[axis] = (left[axis] + m->size[a] - 1) / m->size[a];
-    }
-    if (m->n && dice(2)) {
-        uint32_t a = dice(m->n);
-        x->split[a] = 0;
-        x->shard_axis = 1 + a;
-        x->pos = dice(30) + number * 3;
-        x->slice = (x->pos + graph_shape_elements(&x->shape) + dice(9)) / m->size[a] + 1;
-        x->sliced = dice(2);
-    }
-}
-
 static void make_layout(layout *l)
 {
     static const uint32_t sizes[][3] = {{1, 1, 1}, {2, 1, 1}, {3, 1, 1}, {4, 2, 1},
@@ -60,7 +40,7 @@ static void make_layout(layout *l)
     for (uint32_t i = 0; i < TENSORS; i++) {
         plan_piece x = {
             .name = names[i], .param = names[i], .shape = shapes[i], .copy = UINT64_MAX};
-        cut(m, i, &x);
+        extents_cut(m, &x, 3 * i);
         *vec_push(&l->plan.pieces) = x;
     }
     plan_choose_writers(&l->plan);
@@ -69,17 +49,6 @@ static void make_layout(layout *l)
 static float value_of(uint32_t number, uint64_t at)
 {
     return (float)rng_normal(number, at);
-}
-
-static uint64_t whole_index(const weft_shape *s, const plan_extent *e, uint64_t at)
-{
-    uint64_t index = 0, stride = 1;
-    for (uint32_t i = s->rank; i-- > 0;) {
-        index += stride * ((uint64_t)e->start[i] + at % (uint64_t)e->size[i]);
-        at /= (uint64_t)e->size[i];
-        stride *= (uint64_t)s->axes[i].size;
-    }
-    return index;
 }
 
 static ckpt_piece piece_of(const plan_piece *x, const plan_extent *e)
@@ -113,7 +82,7 @@ static void save_layout(const layout *l)
             if (!e.count || !plan_writes(&l->plan, x, r))
                 continue;
             for (uint64_t k = 0; k < e.count; k++)
-                values[i][k] = wholes[i][whole_index(&x->shape, &e, e.first + k)];
+                values[i][k] = wholes[i][extents_index(&x->shape, &e, e.first + k)];
             pieces[n] = piece_of(x, &e);
             pieces[n++].data = values[i];
         }
@@ -145,7 +114,7 @@ static void check_layout(const layout *l, const ckpt *c)
             if (ckpt_read(c, &want, values) != WEFT_OK)
                 fail_msg("%s", err_text());
             for (uint64_t k = 0; k < e.count; k++) {
-                float v = value_of(i % TENSORS, whole_index(&x->shape, &e, e.first + k));
+                float v = value_of(i % TENSORS, extents_index(&x->shape, &e, e.first + k));
                 assert_memory_equal(&values[k], &v, sizeof v);
             }
             assert_true(values[e.count] == -7);

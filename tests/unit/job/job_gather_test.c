@@ -9,27 +9,9 @@
 #include "job/store/parts.h"
 #include "job/wire/wire.h"
 
+#include "replies.h"
+
 #include <cmocka.h> /* last: it has a macro called fail */
-
-#define RANKS 4
-
-static struct {
-    int times;
-    weft_status status;
-    uint64_t n;
-    uint8_t bytes[256];
-} reply[RANKS];
-
-static void on_reply(void *ctx, uint32_t rank, weft_status st, const void *bytes, uint64_t n)
-{
-    (void)ctx;
-    reply[rank].times++;
-    reply[rank].status = st;
-    reply[rank].n = n;
-    memset(reply[rank].bytes, 0, sizeof reply[rank].bytes);
-    if (n)
-        memcpy(reply[rank].bytes, bytes, n < 255 ? n : 255);
-}
 
 static job_gathers *fresh(void)
 {
@@ -57,8 +39,9 @@ static void expect_parts(uint32_t rank, uint32_t n, const char *all)
     assert_int_equal(reply[rank].times, 1);
     assert_int_equal(reply[rank].status, WEFT_OK);
     const uint64_t each = strlen(all) / n;
-    assert_int_equal(
-        job_parts_spread(reply[rank].bytes, reply[rank].n, n, each, (uint8_t *)out, each), WEFT_OK);
+    assert_int_equal(job_parts_spread((const uint8_t *)reply[rank].bytes, reply[rank].n, n, each,
+                                      (uint8_t *)out, each),
+                     WEFT_OK);
     assert_string_equal(out, all);
 }
 
@@ -90,8 +73,8 @@ TEST(all_ranks_with_or_without_a_list)
     job_gathers_tick(g, 10);
     for (uint32_t r = 0; r < RANKS; r++)
         assert_int_equal(reply[r].status, WEFT_PEER);
-    assert_non_null(strstr((char *)reply[1].bytes, "'k' still waits for rank 0,"));
-    assert_non_null(strstr((char *)reply[0].bytes, "'other' still waits for rank 1, rank 2, rank"));
+    assert_non_null(strstr(reply[1].bytes, "'k' still waits for rank 0,"));
+    assert_non_null(strstr(reply[0].bytes, "'other' still waits for rank 1, rank 2, rank"));
     job_gathers_close(g);
 }
 
@@ -103,7 +86,7 @@ TEST(disagreement)
     join(g, 1, "k", pair, 2, "a", 10);
     assert_int_equal(reply[0].status, WEFT_PEER);
     assert_int_equal(reply[1].status, WEFT_PEER);
-    assert_non_null(strstr((char *)reply[0].bytes, "rank 1 gathers 'k' over 2 ranks (1 bytes"));
+    assert_non_null(strstr(reply[0].bytes, "rank 1 gathers 'k' over 2 ranks (1 bytes"));
     memset(reply, 0, sizeof reply);
     join(g, 0, "k", pair, 2, "a", 10);
     join(g, 2, "k", three, 3, "a", 10); /* shares members with the first */
@@ -140,7 +123,7 @@ TEST(damaged_requests)
     }
     job_gathers_join(g, 2, "k", request, bytes, 10);
     assert_int_equal(reply[2].status, WEFT_USAGE);
-    assert_non_null(strstr((char *)reply[2].bytes, "not among its members"));
+    assert_non_null(strstr(reply[2].bytes, "not among its members"));
     free(request);
     job_gathers_close(g);
 }
@@ -190,7 +173,8 @@ TEST(exchange)
     for (int r = 0; r < RANKS; r++) {
         assert_int_equal(reply[r].times, 3);
         char all[RANKS * 2 + 1] = "";
-        assert_int_equal(job_parts_spread(reply[r].bytes, reply[r].n, RANKS, 2, (uint8_t *)all, 2),
+        assert_int_equal(job_parts_spread((const uint8_t *)reply[r].bytes, reply[r].n, RANKS, 2,
+                                          (uint8_t *)all, 2),
                          WEFT_OK);
         assert_string_equal(all, "a2b2c2d2");
     }
@@ -206,13 +190,12 @@ TEST(exchange_fails)
     assert_int_equal(reply[0].times, 0);
     job_gathers_tick(g, 10);
     assert_int_equal(reply[0].status, WEFT_PEER);
-    assert_string_equal((const char *)reply[2].bytes,
+    assert_string_equal(reply[2].bytes,
                         "the exchange 'x' still waits for rank 1, rank 3, and its time is over");
     job_gathers_exchange(g, 1, "x", "ab", 2, 10);
     job_gathers_exchange(g, 3, "x", "abc", 3, 10);
     assert_int_equal(reply[1].status, WEFT_PEER);
-    assert_non_null(
-        strstr((const char *)reply[3].bytes, "rank 3 exchanges 'x' (3 bytes) while rank 1"));
+    assert_non_null(strstr(reply[3].bytes, "rank 3 exchanges 'x' (3 bytes) while rank 1"));
     job_gathers_exchange(g, 0, "y", NULL, UINT64_MAX / 2, 10);
     assert_int_equal(reply[0].status, WEFT_USAGE);
     job_gathers_close(g);

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "environment.h"
+
 TEST(test_first_node)
 {
     static const char *const rows[][2] = {
@@ -46,19 +48,6 @@ TEST(test_ports)
     assert_in_range(job_slurm_port(UINT32_MAX, UINT32_MAX), 20000, 32767);
 }
 
-static void set(const char *settings)
-{
-    clearenv();
-    char text[1024];
-    strncpy(text, settings, sizeof text - 1);
-    text[sizeof text - 1] = 0;
-    for (char *at = NULL, *word = strtok_r(text, " ", &at); word; word = strtok_r(NULL, " ", &at)) {
-        char *value = strchr(word, '=');
-        *value = 0;
-        setenv(word, value + 1, 1);
-    }
-}
-
 #define STEP                                                                                       \
     "SLURM_JOB_ID=7 SLURM_STEP_ID=1 SLURM_STEP_NUM_TASKS=5 SLURM_PROCID=4 SLURM_LOCALID=0 "        \
     "SLURM_NODEID=2 SLURM_STEP_NUM_NODES=3 SLURM_STEP_TASKS_PER_NODE=2(x2),1 SLURM_GTIDS=4 "       \
@@ -89,7 +78,7 @@ TEST(test_node_address)
 TEST(test_identity)
 {
     job_identity me;
-    set(STEP);
+    set_environment(STEP);
     assert_int_equal(job_identify(&me), WEFT_OK);
     assert_int_equal(me.rank, 4);
     assert_int_equal(me.ranks, 5);
@@ -97,19 +86,19 @@ TEST(test_identity)
     assert_string_equal(me.addr, "n3");
     assert_int_equal(me.port, job_slurm_port(7, 1));
     assert_true(me.slurm && me.node);
-    set(STEP "MASTER_ADDR=10.0.0.1 MASTER_PORT=99"); /* the user's words count */
+    set_environment(STEP "MASTER_ADDR=10.0.0.1 MASTER_PORT=99"); /* the user's words count */
     assert_int_equal(job_identify(&me), WEFT_OK);
     assert_string_equal(me.addr, "10.0.0.1");
     assert_false(me.node);
     assert_int_equal(me.port, 99);
-    set(STEP "SLURM_STEP_RESV_PORTS=12000-12004");
+    set_environment(STEP "SLURM_STEP_RESV_PORTS=12000-12004");
     assert_int_equal(job_identify(&me), WEFT_OK);
     assert_int_equal(me.port, 12000);
-    set(STEP "PMI_RANK=4 PMI_SIZE=5 PMI_JOBID=7.1"); /* srun --mpi=pmi2 */
+    set_environment(STEP "PMI_RANK=4 PMI_SIZE=5 PMI_JOBID=7.1"); /* srun --mpi=pmi2 */
     assert_int_equal(job_identify(&me), WEFT_OK);
     assert_true(me.slurm);
     assert_true(me.local_rank_said);
-    set(STEP "SLURM_STEP_NODELIST=;");
+    set_environment(STEP "SLURM_STEP_NODELIST=;");
     assert_int_equal(job_identify(&me), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "MASTER_ADDR"));
 }
@@ -148,7 +137,7 @@ TEST(test_order)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         job_identity me;
-        set(rows[i].settings);
+        set_environment(rows[i].settings);
         const weft_status st = job_identify(&me);
         assert_int_equal(st, rows[i].addr ? WEFT_OK : WEFT_USAGE);
         if (!rows[i].addr) {

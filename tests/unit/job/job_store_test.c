@@ -9,27 +9,9 @@
 #include "job/store/store.h"
 #include "job/wire/wire.h"
 
+#include "replies.h"
+
 #include <cmocka.h> /* last: it has a macro called fail */
-
-#define RANKS 4
-
-static struct {
-    int times;
-    weft_status status;
-    uint64_t n;
-    char bytes[256];
-} reply[RANKS];
-
-static void on_reply(void *ctx, uint32_t rank, weft_status st, const void *bytes, uint64_t n)
-{
-    assert_ptr_equal(ctx, reply);
-    reply[rank].times++;
-    reply[rank].status = st;
-    reply[rank].n = n;
-    memset(reply[rank].bytes, 0, sizeof reply[rank].bytes);
-    if (n)
-        memcpy(reply[rank].bytes, bytes, n < 255 ? n : 255);
-}
 
 static job_store *fresh(void)
 {

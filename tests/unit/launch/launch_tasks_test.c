@@ -9,22 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void set(const char *settings)
-{
-    clearenv();
-    char text[1024];
-    strncpy(text, settings, sizeof text - 1);
-    text[sizeof text - 1] = 0;
-    for (char *at = NULL, *word = strtok_r(text, " ", &at); word; word = strtok_r(NULL, " ", &at)) {
-        char *value = strchr(word, '=');
-        *value = 0;
-        setenv(word, value + 1, 1);
-    }
-}
+#include "environment.h"
 
 static void refuses(const char *settings, uint32_t ranks, bool hosts, const char *says)
 {
-    set(settings);
+    set_environment(settings);
     assert_int_equal(launch_check_tasks(ranks, hosts, "weft train j.ini"), WEFT_USAGE);
     if (!strstr(err_text(), says))
         fail_msg("'%s' lacks '%s'", err_text(), says);
@@ -32,7 +21,7 @@ static void refuses(const char *settings, uint32_t ranks, bool hosts, const char
 
 static void allows(const char *settings, uint32_t ranks, bool hosts)
 {
-    set(settings);
+    set_environment(settings);
     assert_int_equal(launch_check_tasks(ranks, hosts, "weft train j.ini"), WEFT_OK);
 }
 

@@ -14,10 +14,12 @@ enum { LIMIT = 4096 }; /* elements of a tensor */
 
 static uint64_t drawn; /* numbers used so far */
 
-static uint32_t draw(uint32_t n)
+static uint32_t dice(uint32_t n)
 {
     return (uint32_t)rng_below(23, drawn++, n);
 }
+
+#include "extents.h"
 
 /* --- one element at a time --- */
 
@@ -76,18 +78,6 @@ static found naive(const graph_mesh *m, const plan_piece *x, uint32_t rank, uint
 
 /* --- what plan_extent_of() says, spread over the elements --- */
 
-static uint64_t whole_index(const plan_piece *x, const plan_extent *e, uint64_t at)
-{
-    uint64_t index = 0, stride = 1;
-    for (uint32_t i = x->shape.rank; i-- > 0;) {
-        index += stride * ((uint64_t)e->start[i] + at % (uint64_t)e->size[i]);
-        at /= (uint64_t)e->size[i];
-        stride *= (uint64_t)x->shape.axes[i].size;
-    }
-    assert_int_equal(at, 0);
-    return index;
-}
-
 static void check_rank(const plan *p, const plan_piece *x, uint32_t rank, uint32_t *writes)
 {
     static found said[3][LIMIT];
@@ -98,7 +88,7 @@ static void check_rank(const plan *p, const plan_piece *x, uint32_t rank, uint32
         for (uint64_t i = 0; i < n; i++)
             said[what][i] = (found){NONE, NONE, false};
         for (uint64_t i = 0; i < e.count; i++)
-            said[what][whole_index(x, &e, e.first + i)] =
+            said[what][extents_index(&x->shape, &e, e.first + i)] =
                 (found){e.offset == NONE ? NONE : e.offset + 4 * i,
                         e.copy == NONE ? NONE : e.copy + size * i, true};
     }
@@ -127,7 +117,7 @@ static void make_mesh(graph_mesh *m, uint32_t n)
     m->n = n;
     for (uint32_t a = 0; a < n; a++) {
         m->name[a] = names[a];
-        m->size[a] = 1 + draw(4);
+        m->size[a] = 1 + dice(4);
     }
 }
 
@@ -137,31 +127,31 @@ static plan_piece make_piece(const graph_mesh *m)
 {
     plan_piece x = {
         .name = "x", .param = "x", .offset = 1 << 20, .copy = NONE, .copy_dtype = WEFT_BF16};
-    x.shape = (weft_shape){.rank = draw(4), .dtype = WEFT_F32};
+    x.shape = (weft_shape){.rank = dice(4), .dtype = WEFT_F32};
     for (uint32_t i = 0; i < x.shape.rank; i++)
-        x.shape.axes[i].size = 1 + draw(i ? 3 : 9);
+        x.shape.axes[i].size = 1 + dice(i ? 3 : 9);
     for (uint32_t a = 0; a < m->n; a++) {
-        uint32_t kind = draw(6);
+        uint32_t kind = dice(6);
         if (kind < 3 && x.shape.rank) {
-            uint32_t axis = draw(x.shape.rank);
+            uint32_t axis = dice(x.shape.rank);
             x.split[a] = 1 + axis;
             if (axis)
                 x.shape.axes[axis].size *= m->size[a];
         } else if (kind == 3) {
             x.shard_axis = 1 + a;
-        } else if (kind == 4 && draw(3) == 0) {
-            x.only[a] = 1 + draw(m->size[a]);
+        } else if (kind == 4 && dice(3) == 0) {
+            x.only[a] = 1 + dice(m->size[a]);
         }
     }
-    if (draw(2))
+    if (dice(2))
         x.copy = 1 << 24;
     uint64_t n = graph_shape_elements(&x.shape);
     if (x.shard_axis) {
         uint32_t size = m->size[x.shard_axis - 1];
-        x.pos = draw(50);
-        x.slice = (x.pos + n + draw(40)) / size + 1;
-        x.sliced = draw(2);
-        x.copy_sliced = draw(2);
+        x.pos = dice(50);
+        x.slice = (x.pos + n + dice(40)) / size + 1;
+        x.sliced = dice(2);
+        x.copy_sliced = dice(2);
     }
     return x;
 }
@@ -172,7 +162,7 @@ TEST(an_extent_is_what_single_elements_say)
     for (uint32_t turn = 0; turn < 1500; turn++) {
         spec s = {0};
         plan p = {.spec = &s};
-        make_mesh(&s.mesh, draw(5));
+        make_mesh(&s.mesh, dice(5));
         s.ranks = graph_mesh_ranks(&s.mesh);
         *vec_push(&p.pieces) = make_piece(&s.mesh);
         plan_piece *x = p.pieces.at;

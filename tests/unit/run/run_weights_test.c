@@ -4,6 +4,8 @@
 #include "ckpt_model.h"
 #include <test.h>
 
+#include "extents.h"
+
 #include "base/number/half.h"
 #include "base/number/rng.h"
 #include "run/save/saver.h"
@@ -76,29 +78,6 @@ typedef struct layout {
     char *arena, *expected; /* [ARENA] */
 } layout;
 
-static void cut(const graph_mesh *m, plan_piece *x)
-{
-    int64_t left[WEFT_MAX_AXES];
-    for (uint32_t i = 0; i < x->shape.rank; i++)
-        left[i] = x->shape.axes[i].size;
-    for (uint32_t a = m->n; a-- > 0;) {
-        uint32_t axis = dice(x->shape.rank);
-        if (dice(3) == 0 || (axis && left[axis] % m->size[a]))
-            continue;
-        x->split[a] = 1 + axis;
-        left[axis] = (left[axis] + m->size[a] - 1) / m->size[a];
-    }
-    if (m->n && dice(2)) {
-        uint32_t a = dice(m->n);
-        x->split[a] = 0;
-        x->shard_axis = 1 + a;
-        x->pos = dice(30);
-        x->slice = (x->pos + graph_shape_elements(&x->shape) + dice(9)) / m->size[a] + 1;
-        x->sliced = dice(2);
-        x->copy_sliced = dice(2);
-    }
-}
-
 static void make_layout(layout *l, bool one_rank)
 {
     static const uint32_t sizes[][3] = {{2, 1, 1}, {3, 1, 1}, {4, 2, 1}, {2, 2, 2},
@@ -123,7 +102,7 @@ static void make_layout(layout *l, bool one_rank)
             x.copy = (uint64_t)(2 * TENSORS + i) * REGION;
             x.copy_dtype = dice(2) ? WEFT_BF16 : WEFT_F16;
         }
-        cut(m, &x);
+        extents_cut(m, &x, 0);
         *vec_push(&l->plan.pieces) = x;
     }
     plan_choose_writers(&l->plan);
@@ -148,17 +127,6 @@ static void free_layout(layout *l)
     free(l->expected);
 }
 
-static uint64_t whole_index(const weft_shape *s, const plan_extent *e, uint64_t at)
-{
-    uint64_t index = 0, stride = 1;
-    for (uint32_t i = s->rank; i-- > 0;) {
-        index += stride * ((uint64_t)e->start[i] + at % (uint64_t)e->size[i]);
-        at /= (uint64_t)e->size[i];
-        stride *= (uint64_t)s->axes[i].size;
-    }
-    return index;
-}
-
 static void expect_piece(layout *l, uint32_t i)
 {
     const plan_piece *x = &l->plan.pieces.at[i];
@@ -166,12 +134,12 @@ static void expect_piece(layout *l, uint32_t i)
     plan_extent_of(&l->plan, x, l->e.rank, PLAN_EXTENT_HELD, &held);
     plan_extent_of(&l->plan, x, l->e.rank, PLAN_EXTENT_COPIED, &copied);
     for (uint64_t k = 0; k < held.count; k++) {
-        uint64_t at = whole_index(&x->shape, &held, held.first + k);
+        uint64_t at = extents_index(&x->shape, &held, held.first + k);
         float v = i < TENSORS ? values[i][at] : state_value(i - TENSORS, at);
         memcpy(l->expected + held.offset + 4 * k, &v, 4);
     }
     for (uint64_t k = 0; k < copied.count; k++) {
-        float v = values[i][whole_index(&x->shape, &copied, copied.first + k)];
+        float v = values[i][extents_index(&x->shape, &copied, copied.first + k)];
         uint16_t half = x->copy_dtype == WEFT_F16 ? f16_from(v) : bf16_from(v);
         memcpy(l->expected + copied.copy + 2 * k, &half, 2);
     }

@@ -3,12 +3,24 @@
 #ifndef UNIT_TOKEN_FILE_H
 #define UNIT_TOKEN_FILE_H
 
+#include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tokens/inspect.h"
 #include "tokens/write.h"
+
+static inline int files_in(const char *folder)
+{
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    int n = -2; /* . and .. */
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
 
 /* A file that was written: its header, and its tokens as 32 bits. */
 typedef struct contents {
@@ -17,7 +29,7 @@ typedef struct contents {
     uint32_t *token;
 } contents;
 
-static contents read_file(const char *path)
+static inline contents read_file(const char *path)
 {
     contents c = {0};
     FILE *f = fopen(path, "rb");
@@ -35,7 +47,7 @@ static contents read_file(const char *path)
 }
 
 /* Whether the index of a file of `f.count` tokens is `ends`, by the layout in docs/DATA.md. */
-static void check_index(const char *path, const uint64_t *ends, uint64_t n)
+static inline void check_index(const char *path, const uint64_t *ends, uint64_t n)
 {
     uint32_t head[DATA_HEADER_WORDS];
     FILE *f = fopen(path, "rb");

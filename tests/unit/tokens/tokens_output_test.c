@@ -10,6 +10,8 @@
 #include "tokens/inspect.h"
 #include "tokens/output.h"
 
+#include "token_file.h"
+
 static char folder[] = "/tmp/weft-output-XXXXXX";
 static char path[256];
 static const int32_t ids[7] = {1, 2, 3, 4, 5, 6, 99999};
@@ -28,17 +30,6 @@ static int end(void **state)
     (void)state;
     unlink(path);
     return rmdir(folder);
-}
-
-static int files_in_folder(void)
-{
-    DIR *d = opendir(folder);
-    assert_non_null(d);
-    int n = -2; /* . and .. */
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
 }
 
 /* 20,000 documents: more than a buffer of the index has, in the middle of the ids' buffers. */
@@ -69,7 +60,7 @@ TEST(many_documents_are_written)
     assert_int_equal(fread(read, sizeof read, 1, f), 1);
     assert_memory_equal(read, ends, sizeof read);
     fclose(f);
-    assert_int_equal(files_in_folder(), 1);
+    assert_int_equal(files_in(folder), 1);
 }
 
 /* Given up at each point: the file of before is there, and nothing else. */
@@ -88,14 +79,14 @@ TEST(the_old_file_is_kept)
         tokens_output_close(o, false);
         assert_int_equal(tokens_inspect(path, false, &facts), WEFT_OK);
         assert_int_equal(facts.documents, 20000);
-        assert_int_equal(files_in_folder(), 1);
+        assert_int_equal(files_in(folder), 1);
     }
     tokens_output *o;
     assert_int_equal(tokens_output_open(path, 256, true, &o), WEFT_OK);
     assert_int_equal(tokens_output_finish(o), WEFT_USAGE); /* no tokens */
     tokens_output_close(o, false);
     tokens_output_close(NULL, true);
-    assert_int_equal(files_in_folder(), 1);
+    assert_int_equal(files_in(folder), 1);
 }
 
 int main(void)

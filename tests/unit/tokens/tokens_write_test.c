@@ -42,17 +42,6 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-static int files_in_folder(void)
-{
-    DIR *d = opendir(folder);
-    assert_non_null(d);
-    int n = -2; /* . and .. */
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
-}
-
 static unsigned char letter(uint64_t i)
 {
     return (unsigned char)((i * 2654435761u) >> 13);
@@ -247,7 +236,7 @@ TEST(ends_of_documents_are_written)
     check_index(valid_bin, (const uint64_t[]){4096, 8192}, 2);
     documents = false;
     unlink(c_txt);
-    assert_int_equal(files_in_folder(), 4);
+    assert_int_equal(files_in(folder), 4);
 }
 
 /* A text of several windows: what a call leaves stands in front of what comes next. */
@@ -279,7 +268,7 @@ TEST(lawless_tokenizers_are_named)
         {lazy, "uses none of"}, {greedy, "the id 300, outside"}, {beyond, "of 100000 bytes"}};
     put_text(a_txt, 0, 100000);
     unlink(train_bin);
-    const int before = files_in_folder();
+    const int before = files_in(folder);
     for (size_t i = 0; i < 3; i++) {
         err_clear();
         assert_int_equal(
@@ -287,7 +276,7 @@ TEST(lawless_tokenizers_are_named)
             WEFT_USAGE);
         if (!strstr(err_text(), bad[i].why) || !strstr(err_text(), "tokenizer own"))
             fail_msg("'%s' does not say '%s'", err_text(), bad[i].why);
-        assert_int_equal(files_in_folder(), before);
+        assert_int_equal(files_in(folder), before);
     }
 }
 
@@ -308,19 +297,19 @@ TEST(texts_become_tokens)
         assert_int_equal(train, whole);
         check_output(train_bin, false, false, whole);
     }
-    assert_int_equal(files_in_folder(), 4);
+    assert_int_equal(files_in(folder), 4);
 }
 
 static void request_fails(const char *const *texts, uint32_t n, const char *train,
                           const char *valid, const char *word)
 {
-    int before = files_in_folder();
+    int before = files_in(folder);
     err_clear();
     weft_status st = write_bytes(texts, n, train, valid, NULL, NULL);
     assert_int_equal(st, WEFT_USAGE);
     if (!strstr(err_text(), word))
         fail_msg("'%s' does not speak of '%s'", err_text(), word);
-    assert_int_equal(files_in_folder(), before);
+    assert_int_equal(files_in(folder), before);
 }
 
 TEST(refuses_lawless_requests)
@@ -442,7 +431,7 @@ TEST(full_disk_is_said_in_words)
     assert_int_equal(st, WEFT_IO);
     assert_non_null(strstr(err_text(), "File too large"));
     assert_int_equal(access(train_bin, F_OK), -1);
-    assert_int_equal(files_in_folder(), 1); /* the text */
+    assert_int_equal(files_in(folder), 1); /* the text */
 }
 
 int main(void)
