@@ -37,9 +37,9 @@ typedef struct ckpt_shard_sum {
  * whatever is renamed meanwhile. */
 typedef struct ckpt_save {
     uint64_t step;
-    int folder;      /* OUT/checkpoints; -1: the save is over */
-    int lock;        /* holds its flock; -1: another rank does */
-    char temp[4096]; /* OUT/checkpoints/.step-00000100.tmp, for messages */
+    int folder;           /* OUT/checkpoints; -1: the save is over */
+    int lock;             /* holds its flock; -1: another rank does */
+    char temp[4096 + 64]; /* OUT/checkpoints/.step-00000100.tmp */
 } ckpt_save;
 
 /* Rank 0 alone, before others write: creates OUT/checkpoints and the temporary folder, removes
