@@ -26,7 +26,8 @@ class Launched(w.Bench):
     JOB = w.EVEN | {"run.steps": 6, "train.batch": 8, "train.microbatch": 2, "checkpoint.every": 3}
 
     def mpirun(self, ranks, *words, options=(), extra=None, port=True):
-        """Begin. `port`: name one to meet at. Ranks share the machine, so its memory is what MPI communicates through."""
+        """Begin. `port`: name one to meet at. Ranks share the machine, so its memory is what MPI
+        communicates through."""
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
         env = w.environment({"OMPI_MCA_plm": "isolated",
                              "OMPI_MCA_btl": "self,vader", "TMPDIR": self.path(),
