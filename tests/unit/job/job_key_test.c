@@ -199,8 +199,8 @@ static void descriptors(void **state)
     uint8_t a[KEY_BYTES], b[KEY_BYTES], zero[KEY_BYTES] = {0};
     char number[16];
     assert_int_equal(job_key_random(a, sizeof a), WEFT_OK);
-    int fd = sealed_make("weft-key", a, sizeof a), copy = dup(fd);
-    assert_true(fd > 2 && copy > 2);
+    int fd = sealed_make("weft-key", a, sizeof a), copy = dup(fd), other = dup(fd);
+    assert_true(fd > 2 && copy > 2 && other > 2);
     assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
     assert_int_equal(write(fd, zero, 1), -1); /* sealed */
     snprintf(number, sizeof number, "%d", fd);
@@ -217,6 +217,13 @@ static void descriptors(void **state)
         setenv(KEY_FD_ENV, bad[i], 1);
         refuses(NULL, KEY_FD_ENV);
     }
+    static const char *const signs[] = {"+", " ", "0x"}; /* before a right one */
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
+        snprintf(number, sizeof number, "%s%d", signs[i], other);
+        setenv(KEY_FD_ENV, number, 1);
+        refuses(NULL, "is not the number");
+    }
+    close(other);
     int open_memory = memfd_create("not sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(write(open_memory, a, KEY_BYTES), KEY_BYTES);
     snprintf(number, sizeof number, "%d", open_memory);
