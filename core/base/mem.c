@@ -1,6 +1,7 @@
 /* base/mem.c: see mem.h. */
 #include "base/mem.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +89,7 @@ mem_size_text mem_size(double bytes)
     uint32_t u = 0;
     for (; bytes >= 1024 && u < 5; u++)
         bytes /= 1024;
-    const bool whole = bytes == (double)(uint64_t)bytes;
-    snprintf(to.text, sizeof to.text, whole ? "%.0f %s" : "%.1f %s", bytes, units[u]);
+    snprintf(to.text, sizeof to.text, bytes == trunc(bytes) ? "%.0f %s" : "%.1f %s", bytes,
+             units[u]);
     return to;
 }
