@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/number/hex.h"
 
 static const struct {
     int number;
@@ -122,10 +123,10 @@ static int hex_number(reader *r, uintptr_t *out)
     int c;
     *out = 0;
     while ((c = next(r)) >= 0) {
-        const char *digits = "0123456789abcdef", *digit = c ? strchr(digits, c) : NULL;
+        const char *digit = c ? strchr(hex_digits, c) : NULL;
         if (!digit)
             break;
-        *out = *out * 16 + (uintptr_t)(digit - digits);
+        *out = *out * 16 + (uintptr_t)(digit - hex_digits);
     }
     return c;
 }
