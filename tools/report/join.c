@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -18,6 +19,7 @@
 
 #define WAIT_MS 400 /* for parts of other ranks after a failure */
 #define CLOCKS_MAX 2
+#define AHEAD_MAX (INT64_C(1) << 60) /* ns: 36 years */
 #define BASE_TID 100000u /* a thread with the number of its process would be its main one */
 
 /* What is under way in a step: an operation on each lane. */
@@ -60,7 +62,8 @@ static bool take_subject(reading *p)
     const char *from = all;
     for (uint32_t i = 0; i < s->of.texts && from < all + sizeof all; i++) {
         const size_t n = strnlen(from, TRACE_TEXT_BYTES - 1);
-        memcpy(s->text[i], from, n); /* which vec_push() has zeroed */
+        memcpy(s->text[i], from, n);
+        s->text[i][n] = 0;
         from += n + 1;
         for (char *c = s->text[i]; *c; c++)
             *c = *c == '"' || *c == '\\' || *c < ' ' || *c > '~' ? '?' : *c;
@@ -80,7 +83,8 @@ static bool next(reading *p, run_trace_record *r)
             return false;
         if (r->kind == TRACE_CLOCK && fread(&c, sizeof c, 1, p->from) != 1)
             return false;
-        if (r->kind == TRACE_CLOCK && !p->clocks_known && p->clocks < CLOCKS_MAX) {
+        if (r->kind == TRACE_CLOCK && !p->clocks_known && p->clocks < CLOCKS_MAX &&
+            c.ahead <= AHEAD_MAX && c.ahead >= -AHEAD_MAX) {
             p->clock[p->clocks].at = r->began;
             p->clock[p->clocks++].of = c;
         }
@@ -130,10 +134,12 @@ static bool all_complete(const run_trace_parts *all)
 static uint64_t shifted(const reading *p, uint64_t at)
 {
     int64_t ahead = p->clocks ? p->clock[0].of.ahead : 0;
-    if (p->clocks == 2 && p->clock[1].at > p->clock[0].at)
-        ahead += (int64_t)((double)(p->clock[1].of.ahead - ahead) *
-                           ((double)at - (double)p->clock[0].at) /
-                           (double)(p->clock[1].at - p->clock[0].at));
+    if (p->clocks == 2 && p->clock[1].at > p->clock[0].at) {
+        const double more = (double)(p->clock[1].of.ahead - ahead) *
+                            ((double)at - (double)p->clock[0].at) /
+                            (double)(p->clock[1].at - p->clock[0].at);
+        ahead += (int64_t)fmin(fmax(more, -(double)AHEAD_MAX), (double)AHEAD_MAX);
+    }
     return ahead < 0 && (uint64_t)-ahead > at ? 0 : at + (uint64_t)ahead;
 }
 
