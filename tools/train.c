@@ -27,7 +27,8 @@ static const char *const valued[] = {"--restarts", "--restarts-min", "--hosts", 
 enum { RESTARTS, RESTARTS_MIN, HOSTS, SSH };
 #define RESTARTS_MAX 1000u
 
-static const run_additions additions = {&formats_files, report_record, report_record_end};
+static const run_additions additions = {&formats_files, report_record, report_record_end,
+                                        report_join_trace};
 
 static run_resume_mode resume_of(const cli_job *j)
 {

@@ -365,7 +365,8 @@ static weft_status start(trainer *t, run_resume_mode how, const run_additions *m
     if (st == WEFT_OK)
         st = run_outlock_check(&t->lock);
     if (st == WEFT_OK)
-        st = run_trace_begin(&t->exec.trace, t->j->tables.spans, t->job, &t->who, t->out);
+        st = run_trace_begin(&t->exec.trace, t->j->tables.spans, more->join_trace, t->job, &t->who,
+                             t->out);
     run_results *r = &t->results;
     *r = (run_results){.exec = &t->exec, .spec = &t->j->spec, .peak_bytes = t->j->plans.peak};
     r->peak_flops = t->j->set.peak_flops;

@@ -3,6 +3,7 @@
 #define RUN_TRAIN_H
 
 #include "run/prepare.h"
+#include "run/view/trace.h"
 
 /* Where a run starts. */
 typedef enum run_resume_mode {
@@ -37,6 +38,10 @@ typedef struct run_additions {
      * and ends no run. Each is called once, on rank 0; the second one if the first was. [setup] */
     void (*record)(const run_begin *b);
     void (*record_end)(const run_end *e);
+
+    /* Merge the parts of a trace. Not `whole`: any rank may call it, and one of them merges. NULL:
+     * the parts stay. [setup] */
+    run_trace_join *join_trace;
 } run_additions;
 
 /* Runs this process as one rank of a job. Returns the exit status; if it is not 0, the reason has

@@ -18,7 +18,6 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,9 +30,8 @@
 struct weft_sink {
     const weft_host *host;
     output *metrics, *events; /* NULL: not asked for */
-    FILE *line;               /* in memory: the line that is being made */
-    char *text;               /* what it has */
-    size_t room;
+    char *line;        /* the one that is being made; a step finds no code of stdio in its caches */
+    size_t used, room; /* bytes; used beyond room: there was no memory */
     char host_name[256];
     unsigned long attempt;
 };
@@ -194,9 +192,7 @@ static void jsonl_close(weft_sink *s)
         return;
     output_close(s->metrics);
     output_close(s->events);
-    if (s->line)
-        fclose(s->line);
-    free(s->text);
+    free(s->line);
     (s->host->free)(s->host->ctx, s);
 }
 
@@ -220,11 +216,7 @@ static weft_status jsonl_open(void *module, const weft_sink_args *args, weft_sin
         return st;
     s->host = host;
     find_self(s);
-    s->line = open_memstream(&s->text, &s->room);
-    st = s->line ? open_file(host, args, "metrics.jsonl", &last, &s->metrics)
-                 : fail(host, WEFT_IO, "no memory for a line of metrics.jsonl");
-    if (s->line)
-        __fsetlocking(s->line, FSETLOCKING_BYCALLER); /* a lock a character took half of the time */
+    st = open_file(host, args, "metrics.jsonl", &last, &s->metrics);
     if (st == WEFT_OK)
         tell_missing(host, last, args->after);
     if (st == WEFT_OK && args->conf->integer(args->conf->ctx, "events"))
@@ -238,54 +230,100 @@ static weft_status jsonl_open(void *module, const weft_sink_args *args, weft_sin
 
 /* --- lines --- */
 
-/* Text as a JSON string. */
-static void string(FILE *f, const char *text)
+static void put_bytes(weft_sink *s, const char *bytes, size_t n)
 {
-    fputc('"', f);
-    for (const char *p = text ? text : ""; *p; p++)
-        if ((unsigned char)*p < 32)
-            fprintf(f, "\\u%04x", (unsigned char)*p);
-        else if (*p == '"' || *p == '\\')
-            fprintf(f, "\\%c", *p);
-        else
-            fputc(*p, f);
-    fputc('"', f);
+    if (s->used + n > s->room) {
+        char *more = s->used <= s->room ? realloc(s->line, 2 * (s->used + n)) : NULL;
+        s->line = more ? more : s->line;
+        s->room = more ? 2 * (s->used + n) : s->room;
+    }
+    if (s->used + n <= s->room)
+        memcpy(s->line + s->used, bytes, n);
+    s->used += n;
+}
+
+static void put(weft_sink *s, const char *text)
+{
+    put_bytes(s, text, strlen(text));
+}
+
+static void put_whole(weft_sink *s, uint64_t v)
+{
+    char digits[20];
+    uint32_t at = sizeof digits;
+    do
+        digits[--at] = (char)('0' + v % 10);
+    while (v /= 10);
+    put_bytes(s, digits + at, sizeof digits - at);
+}
+
+/* Text as a JSON string. */
+static void put_string(weft_sink *s, const char *text)
+{
+    char escaped[8];
+    put(s, "\"");
+    for (const char *p = text ? text : ""; *p;) {
+        size_t n = 0;
+        while ((unsigned char)p[n] >= 32 && p[n] != '"' && p[n] != '\\')
+            n++;
+        put_bytes(s, p, n);
+        p += n;
+        if (!*p)
+            break;
+        snprintf(escaped, sizeof escaped, (unsigned char)*p < 32 ? "\\u%04x" : "\\%c", *p);
+        put(s, escaped);
+        p++;
+    }
+    put(s, "\"");
 }
 
 /* JSON has no NaN and no infinity: they become null. Amounts are whole; the loss scale is a power
  * of two that a resumed run compares. */
-static void number(FILE *f, const weft_metric *m)
+static void put_number(weft_sink *s, const weft_metric *m)
 {
+    char text[40] = "null";
     const bool amount = !strcmp(m->unit, "bytes") || !strcmp(m->unit, "tokens");
-    if (!isfinite(m->value))
-        fputs("null", f);
-    else if (amount && fabs(m->value) < 9007199254740992.0 && m->value == trunc(m->value))
-        fprintf(f, "%.0f", m->value);
-    else
-        fprintf(f, strcmp(m->name, "scale") ? "%.9g" : "%.17g", m->value);
+    const double most = amount ? 9007199254740992.0 : 1e9; /* as "%.0f" and "%.9g" write it */
+    if (m->value >= 0 && m->value < most && m->value == trunc(m->value) && !signbit(m->value)) {
+        put_whole(s, (uint64_t)m->value);
+        return;
+    }
+    if (isfinite(m->value))
+        snprintf(text, sizeof text, strcmp(m->name, "scale") ? "%.9g" : "%.17g", m->value);
+    put(s, text);
 }
 
-/* The line of `step` begins: what every line has. */
-static FILE *begin(weft_sink *s, uint64_t step, double seconds)
+/* The line of `step` begins: what every line has. `ns`: since 1970, UTC. */
+static void begin(weft_sink *s, uint64_t step, uint64_t ns)
 {
-    fseeko(s->line, 0, SEEK_SET);
-    fprintf(s->line, "{\"step\":%" PRIu64 ",\"time\":%.3f,\"host\":", step, seconds);
-    string(s->line, s->host_name);
-    fprintf(s->line, ",\"attempt\":%lu", s->attempt);
-    return s->line;
+    const uint64_t ms = ns / 1000000;
+    const char fraction[] = {'.', (char)('0' + ms / 100 % 10), (char)('0' + ms / 10 % 10),
+                             (char)('0' + ms % 10)};
+    s->used = 0;
+    put(s, "{\"step\":");
+    put_whole(s, step);
+    put(s, ",\"time\":");
+    put_whole(s, ms / 1000);
+    put_bytes(s, fraction, sizeof fraction);
+    put(s, ",\"host\":");
+    put_string(s, s->host_name);
+    put(s, ",\"attempt\":");
+    put_whole(s, s->attempt);
 }
 
 static void finish(weft_sink *s, output *o, uint64_t step)
 {
-    fprintf(s->line, ",\"version\":%d}\n", VERSION);
-    output_add(o, step, fflush(s->line) ? NULL : s->text, (size_t)ftello(s->line));
+    put(s, ",\"version\":");
+    put_whole(s, VERSION);
+    put(s, "}\n");
+    output_add(o, step, s->used > s->room ? NULL : s->line, s->used);
 }
 
-static double now(void)
+static uint64_t now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static weft_status jsonl_metrics(weft_sink *s, uint64_t step, const weft_metric *values, uint32_t n,
@@ -293,14 +331,14 @@ static weft_status jsonl_metrics(weft_sink *s, uint64_t step, const weft_metric 
 {
     if (flags)
         return fail(s->host, WEFT_UNSUPPORTED, "metrics() with the unknown flags 0x%x", flags);
-    FILE *f = begin(s, step, now());
+    begin(s, step, now());
     for (uint32_t i = 0; i < n; i++) {
-        fputc(',', f);
-        string(f, values[i].name);
-        fputc(':', f);
-        number(f, &values[i]);
+        put(s, ",");
+        put_string(s, values[i].name);
+        put(s, ":");
+        put_number(s, &values[i]);
         if (!strcmp(values[i].name, "mfu"))
-            fputs(",\"flops_rule\":\"" FLOPS_RULE "\"", f);
+            put(s, ",\"flops_rule\":\"" FLOPS_RULE "\"");
     }
     finish(s, s->metrics, step);
     return WEFT_OK;
@@ -314,11 +352,11 @@ static weft_status jsonl_event(weft_sink *s, const weft_event *e)
         output_settle(s->metrics);
     if (!s->events)
         return WEFT_OK;
-    FILE *f = begin(s, own.step, (double)own.time_ns * 1e-9);
-    fputs(",\"event\":", f);
-    string(f, own.name);
-    fputs(",\"text\":", f);
-    string(f, own.text);
+    begin(s, own.step, own.time_ns);
+    put(s, ",\"event\":");
+    put_string(s, own.name);
+    put(s, ",\"text\":");
+    put_string(s, own.text);
     finish(s, s->events, own.step);
     return WEFT_OK;
 }
