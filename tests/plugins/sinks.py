@@ -67,11 +67,13 @@ class Sinks(started.Case):
         got = self.values()
         self.assertEqual(OWN & set(got[1]), set())
         for step in (2, 3, 4):
-            self.assertEqual(got[step]["test.sum"], (4.0, "bytes", 1))
+            self.assertEqual(got[step]["test.sum"], (-12345678901, "bytes", 1))
             self.assertEqual(got[step]["test.max"], (7.0, "ms", 1))
             self.assertEqual("test.last" in got[step], step == 3)
         self.assertTrue(math.isnan(got[3]["test.last"][0]))
-        self.assertIsNone(self.lines()[2]["test.last"])
+        lines = self.lines()
+        self.assertEqual({x["test.sum"] for x in lines[1:]}, {-12345678901})
+        self.assertIsNone(lines[2]["test.last"])
 
     def test_events(self):
         self.weft("train", "job.ini", BOTH, "run.name=my job", "sink.jsonl.events=on",

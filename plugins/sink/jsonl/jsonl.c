@@ -282,14 +282,19 @@ static void put_string(weft_sink *s, const char *text)
 static void put_number(weft_sink *s, const weft_metric *m)
 {
     char text[40] = "null";
+    const double v = m->value;
     const bool amount = !strcmp(m->unit, "bytes") || !strcmp(m->unit, "tokens");
-    const double most = amount ? 9007199254740992.0 : 1e9; /* as "%.0f" and "%.9g" write it */
-    if (m->value >= 0 && m->value < most && m->value == trunc(m->value) && !signbit(m->value)) {
-        put_whole(s, (uint64_t)m->value);
+    const bool whole = fabs(v) < (amount ? 9007199254740992.0 : 1e9) && v == trunc(v);
+    if (whole && !signbit(v)) {
+        put_whole(s, (uint64_t)v); /* as printf() has it below */
         return;
     }
-    if (isfinite(m->value))
-        snprintf(text, sizeof text, strcmp(m->name, "scale") ? "%.9g" : "%.17g", m->value);
+    if (isfinite(v))
+        snprintf(text, sizeof text,
+                 amount && whole            ? "%.0f"
+                 : strcmp(m->name, "scale") ? "%.9g"
+                                            : "%.17g",
+                 v);
     put(s, text);
 }
 
