@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time/awake.h"
+#include "data/file.h"
 #include "report/record.h"
 #include "run/view/trace_part.h"
 
@@ -96,9 +97,11 @@ static bool next(reading *p, run_trace_record *r)
 static bool open_part(reading *p, const char *out_dir, uint32_t rank)
 {
     char path[4096];
+    struct stat info;
     run_trace_record r;
     run_trace_part_path(out_dir, rank, path);
-    *p = (reading){.from = fopen(path, "re"), .rank = rank};
+    const int fd = data_file_open_regular(AT_FDCWD, path, false, &info);
+    *p = (reading){.from = fd < 0 ? NULL : fdopen(fd, "r"), .rank = rank};
     if (!p->from)
         return false;
     while (next(p, &r))

@@ -30,16 +30,17 @@
 
 #define ROOM_BYTES 65536u
 
-/* Bytes of trace.json that an event takes at most, without its texts, where the clock has run for
- * 100 days. */
-#define SLICE_TEXT 104u
-#define MICRO_BATCH_TEXT 18u
-#define COUNTER_TEXT 80u
-#define OPERATION_TEXT (172u + 2 * COUNTER_TEXT + 2 * 104u)
+/* Bytes of trace.json that an event takes at most, without its texts: where the clock has run for
+ * 100 days, the steps have 7 digits and amounts of memory 13. */
+#define SLICE_TEXT 112u
+#define MICRO_BATCH_TEXT 20u
+#define COUNTER_TEXT 96u
+#define OPERATION_TEXT (SLICE_TEXT + 88u + 2 * COUNTER_TEXT + 2 * 112u)
+#define RANK_TEXT 1024u /* names of the rank and of its lanes, and its clocks */
 
 void run_trace_setup(uint64_t first, uint64_t last, uint64_t bytes, const plan *p, run_trace *out)
 {
-    *out = (run_trace){.first = first, .last = last, .bytes = bytes, .plan = p, .part = -1};
+    *out = (run_trace){.first = first, .last = last, .bytes = bytes, .plan = p};
     if (last < first)
         return;
     out->starts = mem_alloc(p->collectives.n * sizeof *out->starts + 1);
@@ -49,7 +50,7 @@ void run_trace_setup(uint64_t first, uint64_t last, uint64_t bytes, const plan *
 
 void run_trace_free(run_trace *t)
 {
-    if (t->part >= 0)
+    if (t->room)
         close(t->part);
     free(t->room);
     free(t->subjects.at);
@@ -58,7 +59,7 @@ void run_trace_free(run_trace *t)
     free(t->starts);
     free(t->started);
     free(t->group);
-    *t = (run_trace){.first = 1, .last = 0, .part = -1};
+    *t = (run_trace){.first = 1, .last = 0};
 }
 
 void run_trace_note(run_trace *t, run_trace_event e)
@@ -225,6 +226,7 @@ weft_status run_trace_begin(run_trace *t, run_spans *spans, run_trace_join *join
     t->room = mem_alloc(ROOM_BYTES);
     t->rank = who->rank;
     t->bytes /= who->ranks;
+    t->text = RANK_TEXT;
     return note_clock(t, j, who->rank, who->ranks, 0);
 }
 
@@ -360,7 +362,7 @@ static uint64_t text_bytes(const run_trace *t, const run_trace_event *e, uint64_
 /* Kernels and plugins get half of the file, so that many steps without them fit. */
 void run_trace_flush(run_trace *t)
 {
-    if (t->part < 0)
+    if (!t->room)
         return;
     t->left_out += run_spans_take(t->spans, note_span, t);
     if (!t->events.n)
@@ -395,7 +397,8 @@ static void end_part(run_trace *t)
     (void)settle(t);
     if (close(t->part) && !t->error)
         t->error = errno;
-    t->part = -1;
+    free(t->room);
+    t->room = NULL;
     if (t->error)
         log_line(WEFT_LOG_WARN,
                  "the trace lacks %" PRIu64 " events of this rank: its folder did not take them: "
@@ -417,7 +420,7 @@ static weft_status join(const run_trace *t, uint32_t ranks, const char *out_dir,
 weft_status run_trace_write(run_trace *t, job *j, uint32_t rank, uint32_t ranks,
                             const char *out_dir)
 {
-    if (t->part < 0)
+    if (!t->room)
         return WEFT_OK;
     weft_status st = note_clock(t, j, rank, ranks, 1);
     end_part(t);
@@ -432,7 +435,7 @@ weft_status run_trace_write(run_trace *t, job *j, uint32_t rank, uint32_t ranks,
 
 void run_trace_rescue(run_trace *t, uint32_t ranks, const char *out_dir)
 {
-    if (t->part < 0)
+    if (!t->room)
         return;
     end_part(t);
     if (join(t, ranks, out_dir, false) != WEFT_OK)

@@ -47,10 +47,10 @@ typedef struct run_trace {
     uint64_t bytes, text;        /* of trace.json: most that this rank may take; what it takes */
     uint64_t left_out;           /* events that the part lacks */
     int error;                   /* an errno, why the part could not be written; 0: it could */
-    int part;                    /* descriptor; -1: no steps were chosen, or it is closed */
+    int part;                    /* descriptor, as long as there is a room */
     int failed;                  /* the errno of a write since `settled` */
     uint64_t in_part, settled;   /* bytes: written; before the events that are being put */
-    char *room;                  /* for what is written next */
+    char *room; /* for what is written next; NULL: no steps were chosen, or it is over */
     uint32_t used;
     run_spans *spans;     /* of plugins; borrowed; NULL: none */
     run_trace_join *join; /* run_additions.join_trace; NULL: parts stay */

@@ -101,7 +101,8 @@ typedef struct weft_host_trace {
     /* Nanoseconds of the rank's monotonic clock. [any] */
     uint64_t (*now)(void *ctx);
 
-    /* One span. `name` is at most 63 bytes of printable text and lives until close(). [any] */
+    /* One span. `name` is at most 63 bytes of printable text, which lives until close() and does
+     * not change. [any] */
     void (*span)(void *ctx, const char *name, uint64_t began_ns, uint64_t ended_ns);
 } weft_host_trace;
 WEFT_FREEZE(weft_host_trace, span, 40);
