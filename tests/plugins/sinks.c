@@ -80,7 +80,7 @@ static weft_status test_metrics(weft_sink *s, uint64_t step, const weft_metric *
                 values[i].kind);
     fputc('\n', s->f);
     fflush(s->f);
-    m->add(m->ctx, s->sum, 1.5); /* of the next step */
+    m->add(m->ctx, s->sum, 1.5);            /* of the next step */
     m->add(m->ctx, s->sum, -12345678902.5); /* an amount, which is written whole */
     m->add(m->ctx, s->max, 7);
     m->add(m->ctx, s->max, -1);
