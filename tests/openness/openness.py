@@ -16,7 +16,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 
@@ -1067,19 +1066,12 @@ class Throttle(Compared):
 
     def test_ranks_with_other_rates(self):
         """They are told, by what the ranks exchange through the host's kv table."""
-        key, port = self.path("key"), w.free_port()
-        w.weft("key", "-o", key)
-        job = self.SLOW | {"run.key": key}
-        ranks = []
-        for rank in (0, 1):
-            words = self.options("rates", job | {"comm.acme.throttle.rate": f"{rank + 1}M"})
-            ranks.append(subprocess.Popen(
-                [w.WEFT, "train", self.ini, *words], stdin=subprocess.DEVNULL, text=True,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                env=w.environment({"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
-                                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})))
-        said = [" ".join(r.communicate(timeout=w.TIMEOUT)[0].split()) for r in ranks]
-        self.assertTrue(all(r.returncode for r in ranks))
+        port, job = w.free_port(), self.SLOW | {"run.key": self.key_file()}
+        ended = w.ends([self.by_hand(
+            self.command("rates", job | {"comm.acme.throttle.rate": f"{rank + 1}M"}),
+            w.place_of(rank, 2, port)) for rank in (0, 1)])
+        said = [" ".join(text.split()) for _, text in ended]
+        self.assertTrue(all(status for status, _ in ended))
         self.assertTrue(any("rank 1 has comm.acme.throttle.rate = 2097152, this rank 1048576" in x
                             or "rank 0 has comm.acme.throttle.rate = 1048576, this rank 2097152"
                             in x for x in said), said)
