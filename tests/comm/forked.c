@@ -3,6 +3,7 @@
 #include "forked.h"
 
 #include "../key_file.h"
+#include "../loopback.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -20,18 +21,6 @@
 static const char *const ifaces[] = {"weft.link/1", NULL};
 const char *const *forked_settings;
 uint32_t forked_nsettings;
-
-/* A port that was free a moment ago. */
-static uint16_t free_port(void)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (bind(fd, (struct sockaddr *)&a, sizeof a) || getsockname(fd, (struct sockaddr *)&a, &n))
-        abort();
-    close(fd);
-    return ntohs(a.sin_port);
-}
 
 static weft_status open_link(forked *f, const char *plugin, host **h, config **cfg)
 {
@@ -133,7 +122,7 @@ int forked_run(const char *plugin, uint32_t n, uint64_t arena, forked_body body,
     snprintf(key, sizeof key, "/tmp/weft-comm-%d.key", (int)getpid());
     unlink(key);
     key_file_write(key);
-    uint16_t port = free_port();
+    uint16_t port = loopback_port();
     for (uint32_t i = 0; i < n; i++) {
         forked f = {.me = i, .n = n, .argument = argument};
         pid[i] = start(plugin, f, arena, body, key, port, &out[i]);

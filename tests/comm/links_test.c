@@ -222,33 +222,39 @@ static int32_t long_input(uint32_t rank, uint64_t i)
     return (int32_t)((uint32_t)i * 2654435761u + rank * 97);
 }
 
+/* An all-reduce of all ranks, in place, on a channel of its own. */
+static weft_status add_sum(forked *f, uint32_t dtype, uint64_t count, const char *channel,
+                           const char *name, sched_schedule **s, comm_op **op)
+{
+    const sched_request r = {.kind = WEFT_ALL_REDUCE,
+                             .redop = WEFT_SUM,
+                             .dtype = dtype,
+                             .count = count,
+                             .ranks = f->n,
+                             .me = f->me,
+                             .in_place = 1,
+                             .link_caps = f->caps};
+    const weft_status st = sched_make(&r, s);
+    return st == WEFT_OK ? comm_add_op(all_ranks(f, channel), *s, name, op) : st;
+}
+
 static weft_status very_long(forked *f)
 {
-    sched_request r = {.kind = WEFT_ALL_REDUCE,
-                       .redop = WEFT_SUM,
-                       .dtype = WEFT_I32,
-                       .count = LONG_COUNT,
-                       .ranks = f->n,
-                       .me = f->me,
-                       .in_place = 1,
-                       .link_caps = f->caps};
     sched_schedule *s;
     comm_op *op;
-    weft_status st = sched_make(&r, &s);
-    if (st == WEFT_OK)
-        st = comm_add_op(all_ranks(f, "long"), s, "long all-reduce", &op);
-    int32_t *x = forked_take(f, r.count * 4);
+    weft_status st = add_sum(f, WEFT_I32, LONG_COUNT, "long", "long all-reduce", &s, &op);
+    int32_t *x = forked_take(f, LONG_COUNT * 4);
     void *scratch = st == WEFT_OK ? forked_take(f, s->scratch) : NULL;
     if (st != WEFT_OK || !x || !scratch)
         return record(WEFT_NO_MEMORY, "no room: %s", err_text());
-    for (uint64_t i = 0; i < r.count; i++)
+    for (uint64_t i = 0; i < LONG_COUNT; i++)
         x[i] = long_input(f->me, i);
     st = comm_connect(f->world, &f->arena, PATIENCE);
     if (st == WEFT_OK)
         st = comm_start(op, x, x, scratch, 0);
     if (st == WEFT_OK)
         st = comm_wait(op, PATIENCE);
-    for (uint64_t i = 0; i < r.count && st == WEFT_OK; i++)
+    for (uint64_t i = 0; i < LONG_COUNT && st == WEFT_OK; i++)
         if ((uint32_t)x[i] != (uint32_t)long_input(0, i) + (uint32_t)long_input(1, i))
             st = record(WEFT_INTERNAL, "element %llu is wrong", (unsigned long long)i);
     sched_free(s);
@@ -287,20 +293,11 @@ static void above_two_gigabytes(void **state)
 static weft_status until_killed(forked *f)
 {
     const uint32_t bits = brief ? 13 : sampled ? 17 : 20;
-    sched_request r = {.kind = WEFT_ALL_REDUCE,
-                       .redop = WEFT_SUM,
-                       .dtype = WEFT_F32,
-                       .count = UINT64_C(1) << bits,
-                       .ranks = f->n,
-                       .me = f->me,
-                       .in_place = 1,
-                       .link_caps = f->caps};
+    const uint64_t count = UINT64_C(1) << bits;
     sched_schedule *s;
     comm_op *op;
-    weft_status st = sched_make(&r, &s);
-    if (st == WEFT_OK)
-        st = comm_add_op(all_ranks(f, "dp.grads"), s, "all-reduce of block.3", &op);
-    char *x = forked_take(f, r.count * 4);
+    weft_status st = add_sum(f, WEFT_F32, count, "dp.grads", "all-reduce of block.3", &s, &op);
+    char *x = forked_take(f, count * 4);
     void *scratch = st == WEFT_OK ? forked_take(f, s->scratch) : NULL;
     if (st == WEFT_OK)
         st = comm_connect(f->world, &f->arena, PATIENCE);

@@ -76,19 +76,20 @@ TEST(every_kind)
     assert_true(ran > 20);
 }
 
+static const sched_layout layout = {.machines = 3, .machine = machine, .order = order};
+static const sched_request over_machines = {.kind = WEFT_ALL_REDUCE,
+                                            .redop = WEFT_SUM,
+                                            .dtype = WEFT_I32,
+                                            .count = 3000,
+                                            .ranks = 6,
+                                            .algorithm = "hierarchical",
+                                            .layout = &layout};
+
 /* Of an all-reduce of S bytes on 3 machines each sends 2 S 2/3 to the others, and nothing that is
  * for its own members. */
 TEST(each_its_own)
 {
-    sched_layout at = {.machines = 3, .machine = machine, .order = order};
-    sched_request r = {.kind = WEFT_ALL_REDUCE,
-                       .redop = WEFT_SUM,
-                       .dtype = WEFT_I32,
-                       .count = 3000,
-                       .ranks = 6,
-                       .algorithm = "hierarchical",
-                       .layout = &at};
-    run(&r, WEFT_LINK_HOST, one_op);
+    run(&over_machines, WEFT_LINK_HOST, one_op);
     assert_int_equal(far.moved, 3 /* starts */ * 3 * 2 * 3000 * 4 * 2 / 3);
     assert_int_equal(near.moved, 3 * 2 * (1 + 2) * 3000 * 4);
 }
@@ -111,23 +112,15 @@ static void one_is_gone(rank *k)
 
 TEST(gone)
 {
-    sched_layout at = {.machines = 3, .machine = machine, .order = order};
-    sched_request r = {.kind = WEFT_ALL_REDUCE,
-                       .redop = WEFT_SUM,
-                       .dtype = WEFT_I32,
-                       .count = 3000,
-                       .ranks = 6,
-                       .algorithm = "hierarchical",
-                       .layout = &at};
     job_test *t = malloc(sizeof *t);
-    begin_test(t, r.ranks, WEFT_LINK_HOST, 0);
+    begin_test(t, over_machines.ranks, WEFT_LINK_HOST, 0);
     loop_begin(&near, WEFT_LINK_HOST, 0);
     loop_begin(&far, WEFT_LINK_HOST, 0);
     near.component.name = "near";
     far.component.name = "far";
     far.gone = 5;
     far.gone_after = 100000;
-    t->request = &r;
+    t->request = &over_machines;
     run_ranks(t, one_is_gone);
     loop_end(&near);
     loop_end(&far);

@@ -4,6 +4,10 @@ import hashlib
 import json
 import os
 import struct
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pytorch"))
+import checkpoint  # noqa: E402  (tests/pytorch/checkpoint.py)
 
 STEPS, SAVED = 8, 4
 FOLDER = f"checkpoints/step-{SAVED:08}"
@@ -121,14 +125,8 @@ def tensors(folder):
     for name in sorted(os.listdir(folder)):
         if not name.endswith(".safetensors"):
             continue
-        with open(os.path.join(folder, name), "rb") as f:
-            (length,) = struct.unpack("<Q", f.read(8))
-            header, data = json.loads(f.read(length)), f.read()
-        header.pop("__metadata__", None)
-        for key, entry in header.items():
-            begin, end = entry["data_offsets"]
-            what = f"{entry['dtype']} {entry['shape']} ".encode()
-            out[key] = hashlib.sha256(what + data[begin:end]).hexdigest()
+        for key, dtype, shape, data in checkpoint.entries(os.path.join(folder, name))[0]:
+            out[key] = hashlib.sha256(f"{dtype} {shape} ".encode() + data).hexdigest()
     return out
 
 

@@ -1,18 +1,16 @@
 /* A transport that reaches a GPU's memory where this machine's card can: a double of what verbs
  * asks of a driver. It is tcp underneath, which reaches no such memory, so that whatever goes
  * through it has gone through the host. Here the card of rank 1 cannot. */
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <weft/device.h>
 #include <weft/link.h>
 
+#include "../wrapped.h"
+
 static const weft_host *host;
 static const weft_manifest *tcp;
 static weft_link_table table;
-static weft_component component;
-static const weft_component *const components[] = {&component, NULL};
-static weft_manifest manifest;
 
 static weft_status probe(void *module, const weft_conf *conf, const weft_link_group *group,
                          int32_t *score)
@@ -35,22 +33,11 @@ static weft_status module_open(const weft_host *h, void **module)
 
 const weft_manifest *weft_plugin_entry(void)
 {
-    void *lib = dlopen(DOUBLE_TCP, RTLD_NOW | RTLD_LOCAL);
-    const weft_manifest *(*entry)(void) = NULL;
-    void *symbol = lib ? dlsym(lib, "weft_plugin_entry") : NULL;
-    memcpy(&entry, &symbol, sizeof entry);
-    if (!entry)
+    tcp = wrapped_load(DOUBLE_TCP, "weft.test.far", "doublefar", &table, sizeof table);
+    if (!tcp)
         return NULL;
-    tcp = entry();
-    component = *tcp->components[0];
-    memcpy(&table, component.table, sizeof table);
     table.caps |= WEFT_LINK_CUDA;
     table.probe = probe;
-    component.name = "doublefar";
-    component.table = &table;
-    manifest = *tcp;
-    manifest.id = "weft.test.far";
-    manifest.components = components;
-    manifest.open = module_open;
-    return &manifest;
+    wrapped_manifest.open = module_open;
+    return &wrapped_manifest;
 }

@@ -183,18 +183,10 @@ class Async(w.Bench):
     def train_apart(self, words_of, places):
         """One process a rank, as under another launcher, whose OUT is `run` in the folder
         places[rank]; [(status, what it said)]."""
-        if not os.path.exists(self.path("key")):
-            w.weft("key", "-o", self.path("key"))
-        place = {"WORLD_SIZE": str(len(places)), "MASTER_ADDR": "127.0.0.1",
-                 "MASTER_PORT": str(w.free_port())}
-        ranks = [subprocess.Popen(
-            words_of(r) + [w.WEFT, "train", self.ini, f"run.key={self.path('key')}",
-                           *self.options("run", SMALL)[:-1], "run.out=run"],
-            cwd=self.path(where), env=w.environment(place | {"RANK": str(r)}),
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            for r, where in enumerate(places)]
-        said = [x.communicate(timeout=w.TIMEOUT)[1] for x in ranks]
-        return [(x.returncode, text) for x, text in zip(ranks, said)]
+        port = w.free_port()
+        words = self.command("run", SMALL | {"run.key": self.key_file()})[:-1] + ["run.out=run"]
+        return w.ends([self.by_hand(words_of(r) + words, w.place_of(r, len(places), port),
+                                    cwd=self.path(where)) for r, where in enumerate(places)])
 
     def check_not_shared(self, ended, missing):
         for rank, (status, said) in enumerate(ended):

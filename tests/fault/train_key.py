@@ -8,7 +8,6 @@ when they have read it."""
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 
@@ -61,29 +60,21 @@ class Key(w.Bench):
             time.sleep(0.02)
 
     def test_key_file(self):
-        w.weft("key", "-o", self.path("key"))
-        self.assertEqual(os.stat(self.path("key")).st_mode & 0o777, 0o600)
-        digits = read(self.path("key")).strip()
+        self.assertEqual(os.stat(self.key_file()).st_mode & 0o777, 0o600)
+        digits = read(self.key_file()).strip()
         secrets = [digits, digits.upper(), bytes.fromhex(digits.decode())]
-        job = ENDLESS | {"run.key": self.path("key")}
-        port = w.free_port()
-        ranks, log = [], self.path("said")
-        for rank in (0, 1):
-            env = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_PORT": str(port)}
-            with open(log, "ab") as f:
-                ranks.append(subprocess.Popen(
-                    [w.WEFT, "train", self.ini, *self.options("run", job)], stdout=f, stderr=f,
-                    stdin=subprocess.DEVNULL, env=w.environment(env)))
-            self.addCleanup(ranks[-1].wait)
-            self.addCleanup(ranks[-1].kill)
+        port, words = w.free_port(), self.command("run", ENDLESS | {"run.key": self.key_file()})
+        logs = [self.path(f"said.{rank}") for rank in (0, 1)]
+        ranks = [self.by_hand(words, w.place_of(rank, 2, port), log)
+                 for rank, log in enumerate(logs)]
         self.wait_for_checkpoint()
         self.assertEqual(self.search([r.pid for r in ranks], secrets), [])
-        self.assertNotIn(secrets[0], read(log))
+        self.assertNotIn(secrets[0], b"".join(map(read, logs)))
         for r in ranks:
             r.send_signal(signal.SIGTERM)
         for r in ranks:
             self.assertNotEqual(r.wait(w.TIMEOUT), 0)
-        self.assertNotIn(secrets[0], read(log))
+        self.assertNotIn(secrets[0], b"".join(map(read, logs)))
 
     def test_launcher(self):
         """Nobody but the ranks ever has the key, so look for what could be one."""

@@ -7,7 +7,6 @@ not hold. Each rank has to take its part of the cores, which rank 0 tells of the
 import os
 import re
 import socket
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
@@ -33,21 +32,11 @@ def own_address():
 class Local(w.Bench):
     def play(self, out, address, variables):
         """Train; what the ranks have said. `variables` of a rank, besides where they meet."""
-        w.weft("key", "-o", self.path(out + ".key"))
-        port = w.free_port(address)
-        job = JOB | {"run.key": self.path(out + ".key")}
-        ranks = []
-        for rank in range(RANKS):
-            env = variables(rank) | {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
-            ranks.append(subprocess.Popen(
-                [w.WEFT, "train", self.ini, *self.options(out, job)], env=w.environment(env),
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                text=True))
-            self.addCleanup(ranks[-1].wait)
-            self.addCleanup(ranks[-1].kill)
-        said = [r.communicate(timeout=w.TIMEOUT)[0] for r in ranks]
-        self.assertEqual([r.returncode for r in ranks], [0] * RANKS, said)
-        return said
+        place = {"MASTER_ADDR": address, "MASTER_PORT": str(w.free_port(address))}
+        words = self.command(out, JOB | {"run.key": self.key_file()})
+        ended = w.ends([self.by_hand(words, variables(rank) | place) for rank in range(RANKS)])
+        self.assertEqual([status for status, _ in ended], [0] * RANKS, ended)
+        return [said for _, said in ended]
 
     def check_share(self, said):
         found = re.search(r"(\d+) thread", said[0])

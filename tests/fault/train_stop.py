@@ -13,7 +13,6 @@ import random
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import time
 
@@ -206,22 +205,11 @@ class Stop(w.Bench):
         they wait some seconds for it and do not end with 75, which would have the job started again
         for ever. Rank 1 is asked once it has found rank 0, and rank 0 hears of it."""
         for number in (signal.SIGTERM, signal.SIGUSR1):
-            key, port = self.path(f"job{number}.key"), str(w.free_port())
-            w.weft("key", "-o", key)
-            words = [w.WEFT, "train", self.ini, *self.options("never", self.job(LONG, 3)),
-                     f"run.key={key}", "run.join_timeout=3600"]
-            ranks = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True,
-                                      stdin=subprocess.DEVNULL, env=w.environment(
-                                          {"RANK": str(r), "WORLD_SIZE": "3", "LOCAL_RANK": str(r),
-                                           "LOCAL_WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1",
-                                           "MASTER_PORT": port})) for r in range(2)]
-            for p in ranks:
-                self.addCleanup(p.kill)
+            ranks = self.started("never", self.job(LONG, 3) | {"run.join_timeout": 3600}, 3, 2)
             self.until_joined(ranks)
             ranks[1].send_signal(number)
-            for p in ranks:
-                said = p.communicate(timeout=w.TIMEOUT)[1]
-                self.assertEqual(p.returncode, 1, said)
+            for status, said in w.ends(ranks):
+                self.assertEqual(status, 1, said)
                 self.assertIn(f"{number.name} asked the job to stop before it had begun, and these "
                               "ranks had not joined: rank 2", said)
             self.assertFalse(os.path.exists(self.path("never")))
@@ -229,12 +217,11 @@ class Stop(w.Bench):
     @w.again
     def test_without_a_launcher(self):
         """As srun and mpirun do: a signal to one process, or to all of them again and again."""
-        key, job = self.path("job.key"), self.job(LONG, 2)
-        w.weft("key", "-o", key)
+        job = self.job(LONG, 2)
         self.train("whole", job, ranks=2)
         for everywhere in (False, True):
             shutil.rmtree(self.path("cut"), ignore_errors=True)
-            ranks = self.by_hand("cut", job | {"run.key": key}, 2)
+            ranks = self.started("cut", job, 2, 2)
             while self.last_step("cut") < 10 and ranks[0].poll() is None:
                 time.sleep(0.005)
             for p in ranks if everywhere else ranks[1:]:
@@ -243,26 +230,19 @@ class Stop(w.Bench):
                 time.sleep(0.01)
                 for p in ranks:
                     p.send_signal(signal.SIGTERM)
-            said = [p.communicate(timeout=w.TIMEOUT)[1] for p in ranks]
-            status = [p.returncode for p in ranks]
+            ended = w.ends(ranks)
+            status = [status for status, _ in ended]
             if status == [0, 0]:
                 raise w.TooSoon("the job was at its end before the signal")
-            self.assertEqual(status, [STOPPED, STOPPED], said)
+            self.assertEqual(status, [STOPPED, STOPPED], ended)
             self.train("cut", job, ranks=2, resume=True)
             self.same_run("whole", "cut", 400)
 
-    def by_hand(self, out, job, n):
-        port = str(w.free_port())
-        words = [w.WEFT, "train", self.ini, *self.options(out, job)]
-        ranks = []
-        for r in range(n):
-            env = {"RANK": str(r), "WORLD_SIZE": str(n), "LOCAL_RANK": str(r),
-                   "LOCAL_WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1",
-                   "MASTER_PORT": port}
-            ranks.append(subprocess.Popen(words, stderr=subprocess.PIPE, text=True,
-                                          stdin=subprocess.DEVNULL, env=w.environment(env)))
-            self.addCleanup(ranks[-1].kill)
-        return ranks
+    def started(self, out, job, ranks, begun):
+        """The first `begun` of so many ranks, each by itself."""
+        port, words = w.free_port(), self.command(out, job | {"run.key": self.key_file()})
+        return [self.by_hand(words, w.place_of(r, ranks, port, where=(1,) * ranks))
+                for r in range(begun)]
 
     def test_a_rank_that_cannot_answer(self):
         """A frozen rank is named, and nobody waits for its answer for ever."""

@@ -1,12 +1,13 @@
 """models.py: small models of both families, trained for a few steps, for the tests of this
 folder. With an odd vocabulary, so that nothing divides evenly."""
-import hashlib
 import json
 import os
 import re
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
+TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+sys.path[:0] = [os.path.join(TESTS, name) for name in ("cli", "pytorch")]
+import checkpoint  # noqa: E402  (tests/pytorch/checkpoint.py)
 import started  # noqa: E402  (tests/cli/started.py)
 
 MODEL = {
@@ -53,17 +54,13 @@ class Case(started.Case):
 
     def forge(self, folder, section, key, value):
         """Give a key of a checkpoint's job another value, and make its sum right."""
-        path = self.path(folder, "manifest.json")
-        with open(path, encoding="utf-8") as f:
+        with open(self.path(folder, "manifest.json"), encoding="utf-8") as f:
             manifest = json.load(f)
         sections = re.split(r"(?m)^(?=\[)", manifest["job"])
         sections = [re.sub(rf"(?m)^{key} =.*\n", "", x) if x.startswith(f"[{section}]") else x
                     for x in sections]
         manifest["job"] = "".join(sections) + f"[{section}]\n{key} = {value}\n"
-        manifest.pop("sha256")
-        text = json.dumps(manifest, separators=(",", ":"))[:-1]
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(f'{text},"sha256":"{hashlib.sha256(text.encode()).hexdigest()}"}}\n')
+        checkpoint.write_manifest(self.path(folder), manifest)
 
     def sampled(self, folder, *words, ranks=1):
         n = ("-n", ranks) if ranks > 1 else ()

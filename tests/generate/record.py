@@ -7,10 +7,12 @@ generate() and its own cache. The ids have to be equal; so are the log-probabili
 Nothing is recorded: the peer runs. Without torch and transformers it skips (77)."""
 import json
 import os
-import struct
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pytorch"))
+import checkpoint  # noqa: E402  (tests/pytorch/checkpoint.py)
 
 WEFT = os.path.abspath(sys.argv[1])
 PYTHON = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)),
@@ -55,14 +57,10 @@ def tensors(folder, torch):
     for name in os.listdir(folder):
         if not name.endswith(".safetensors"):
             continue
-        with open(os.path.join(folder, name), "rb") as f:
-            size, = struct.unpack("<Q", f.read(8))
-            head, body = json.loads(f.read(size)), f.read()
-        for key, at in head.items():
-            if key != "__metadata__" and at["dtype"] == "F32":
-                begin, end = at["data_offsets"]
-                flat = torch.frombuffer(bytearray(body[begin:end]), dtype=torch.float32)
-                found[key] = flat.reshape(at["shape"])
+        for key, dtype, shape, data in checkpoint.entries(os.path.join(folder, name))[0]:
+            if dtype == "F32":
+                flat = torch.frombuffer(bytearray(data), dtype=torch.float32)
+                found[key] = flat.reshape(shape)
     return found
 
 

@@ -4,7 +4,6 @@ NCCL refuses that unless it is told that they are on two machines (NCCL_HOSTID);
 sockets, and the GPU takes the ranks in turns. So this shows that calls, streams and endings fit
 together, and nothing of speed. `nccl.py WEFT`; status 77 where there is no libnccl."""
 import os
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
@@ -20,26 +19,15 @@ APART = {"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "lo
 class Nccl(w.Bench):
     def over_nccl(self, out, job):
         """Two ranks, each started by hand; what both said."""
-        key = self.path("key")
-        if not os.path.exists(key):
-            w.weft("key", "-o", key)
         port = w.free_port()
-        job = job | {"comm.plugin": "nccl", "run.key": key}
-        ranks = []
-        for rank in range(2):
-            env = w.environment(APART | {
-                "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
-                "LOCAL_WORLD_SIZE": "2", "MASTER_PORT": str(port), "NCCL_HOSTID": f"weft-{rank}"})
-            ranks.append(subprocess.Popen([w.WEFT, "train", self.ini, *self.options(out, job)],
-                                          env=env, stdin=subprocess.DEVNULL, text=True,
-                                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
-            self.addCleanup(ranks[-1].wait)
-            self.addCleanup(ranks[-1].kill)
-        said = "".join(r.communicate(timeout=300)[0] for r in ranks)
-        if 77 in [r.returncode for r in ranks]:
+        words = self.command(out, job | {"comm.plugin": "nccl", "run.key": self.key_file()})
+        ended = w.ends([self.by_hand(words, w.place_of(rank, 2, port, where=(1, 1)) | APART
+                                     | {"NCCL_HOSTID": f"weft-{rank}"}) for rank in range(2)])
+        said = "".join(text for _, text in ended)
+        if 77 in [status for status, _ in ended]:
             print(said)
             os._exit(77)
-        self.assertEqual([r.returncode for r in ranks], [0, 0], said)
+        self.assertEqual([status for status, _ in ended], [0, 0], said)
         return said
 
     def like_one_rank(self, change):

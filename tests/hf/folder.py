@@ -3,8 +3,12 @@ import array
 import json
 import os
 import struct
+import sys
 
 import shapes
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pytorch"))
+import checkpoint  # noqa: E402  (tests/pytorch/checkpoint.py)
 
 TYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 WIDTH = {"F32": 4, "BF16": 2, "F16": 2}
@@ -44,16 +48,8 @@ def pack(tensors):
 
 def unpack(path):
     """The same from a file, and its metadata."""
-    with open(path, "rb") as f:
-        n, = struct.unpack("<Q", f.read(8))
-        head = json.loads(f.read(n))
-        data = f.read()
-    meta = head.pop("__metadata__", None)
-    out = {}
-    for name, entry in head.items():
-        begin, end = entry["data_offsets"]
-        out[name] = (entry["dtype"], entry["shape"], data[begin:end])
-    return out, meta
+    found, meta = checkpoint.entries(path)
+    return {name: tuple(what) for name, *what in found}, meta
 
 
 def tensors_of(model):

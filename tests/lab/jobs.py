@@ -42,11 +42,7 @@ def unshape():
 
 class Jobs(w.Bench):
     port = 5000
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        w.weft("key", "-o", cls.path("key"))
+    variables, more = NARROW, ()  # of all ranks, and words
 
     def tearDown(self):
         for host in (1, 2):
@@ -62,16 +58,11 @@ class Jobs(w.Bench):
         Jobs.port += 1  # the last job's may be waited for still
         self.out, self.ranks = out, []
         for rank, host in enumerate(where):
-            names = {"RANK": rank, "WORLD_SIZE": len(where), "MASTER_ADDR": "10.0.0.1",
-                     "MASTER_PORT": Jobs.port, "LOCAL_RANK": where[:rank].count(host),
-                     "LOCAL_WORLD_SIZE": where.count(host)}
-            words = self.options(out, job | {"run.key": self.path("key")} | self.own(host, job))
-            with open(self.path(f"{out}.{rank}.log"), "w", encoding="utf-8") as log:
-                self.ranks.append(subprocess.Popen(
-                    ["bash", HOSTS, "on", str(host), w.WEFT, "train", self.ini, *words],
-                    env=w.environment(NARROW | {k: str(v) for k, v in names.items()}),
-                    stdin=subprocess.DEVNULL, stdout=log, stderr=log))
-            self.addCleanup(self.ranks[-1].kill)
+            words = self.command(out, job | {"run.key": self.key_file()} | self.own(host, job))
+            place = w.place_of(rank, len(where), Jobs.port, "10.0.0.1", where)
+            self.ranks.append(self.by_hand(["bash", HOSTS, "on", host, *words, *self.more],
+                                           self.variables | place,
+                                           self.path(f"{out}.{rank}.log")))
 
     def said(self, rank):
         return w.read_text(self.path(f"{self.out}.{rank}.log"))

@@ -43,12 +43,8 @@ class Launched(w.Bench):
 
     def over_mpi(self, out, job, ranks, **more):
         """Begin to train."""
-        key = self.path("key")
-        if not os.path.exists(key):
-            w.weft("key", "-o", key)
         shutil.rmtree(self.path(out), ignore_errors=True)
-        return self.mpirun(ranks, w.WEFT, "train", self.ini,
-                           *self.options(out, job | {"run.key": key}), **more)
+        return self.mpirun(ranks, *self.command(out, job | {"run.key": self.key_file()}), **more)
 
     def said(self, run, status=0, timeout=w.TIMEOUT):
         """What it has printed, when it has ended with the status (None: any but 0)."""

@@ -22,9 +22,7 @@ class Mpi(launched.Launched):
     def begin(self, out, job, *more, told=True):
         """A job of two ranks, as `mpirun -n 2 weft train JOB.ini`; `told`: with a port and a
         key."""
-        if not os.path.exists(self.path("key")):
-            w.weft("key", "-o", self.path("key"))
-        job = job | ({"run.key": self.path("key")} if told else {})
+        job = job | ({"run.key": self.key_file()} if told else {})
         return self.mpirun(2, w.WEFT, "train", self.ini, *self.options(out, job), *more, port=told)
 
     def test_mpirun(self):

@@ -100,9 +100,8 @@ class Transport(launched.Launched):
         job = self.JOB | {"comm.plugin": "mpi", "optim.placement": "zero1"}
         self.said(self.over_mpi("whole", job, 2))
         self.said(self.over_mpi("parts", job | {"run.steps": 3}, 2))
-        key = self.path("key")
-        self.said(self.mpirun(2, w.WEFT, "train", self.ini,
-                              *self.options("parts", job | {"run.key": key}), "--resume"))
+        self.said(self.mpirun(2, *self.command("parts", job | {"run.key": self.key_file()}),
+                              "--resume"))
         self.near("whole", "parts", 1e-6)
 
 

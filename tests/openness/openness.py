@@ -16,7 +16,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 
@@ -73,16 +72,6 @@ class Compared(w.Bench):
         b = w.tensors(self.path("alone"), 20)
         far, name = w.furthest(a, b, [n for n in a if "qkv.b" not in n])
         self.assertLessEqual(far, near, name)
-
-    def ways_of_their_own(self, job, seldom, ranks):
-        """Of the loss of the first step all ranks know; where they meet seldom, they learn, too,
-        and not the same."""
-        self.train("one", job, ranks=ranks)
-        self.train("four", job | seldom, ranks=ranks)
-        one, many = self.losses("one"), self.losses("four")
-        self.assertEqual(one[0], many[0])
-        self.assertTrue(any(abs(a - b) > 1e-5 * a for a, b in zip(one[1:], many[1:])))
-        self.assertLess(many[-1], many[0] - 0.1)
 
     def refused(self, job, text, ranks=2):
         said = self.train("refused", job, ranks=ranks, status=2).stderr
@@ -698,40 +687,6 @@ class HostColl(Compared):
                 self.same_run("link", "library", 20, w.NO_TIME + ("peak_bytes", "comm_bytes"))
 
 
-class LocalSgd(Compared):
-    """With an average after every step, plain SGD and twice the rate (a worker's gradient is half
-    of its own mean) it is data parallelism. With a longer period it is not, and says so."""
-
-    LOCAL = JOB | {"parallel.strategy": "acme.localsgd", "parallel.inner": 1, "optim.rule": "sgd",
-                   "optim.momentum": 0, "train.clip": 0, "optim.lr": 0.4, "data.order": "starts"}
-    PLAIN = LOCAL | {"parallel.strategy": "dp", "optim.lr": 0.2}
-
-    def plain(self, job):
-        return {k: v for k, v in job.items() if k != "parallel.inner"}
-
-    def test_every_step_is_data_parallelism(self):
-        self.train("plain", self.plain(self.PLAIN), ranks=2)
-        self.train("local", self.LOCAL, ranks=2)
-        self.alike("plain", "local", keys=("loss",), same=("step", "tokens"))
-
-    def test_every_fourth_is_not(self):
-        self.ways_of_their_own(self.LOCAL, {"parallel.inner": 4}, 2)
-
-    def test_seldom_with_equal_data(self):
-        """One window of text is every sample, so that workers stay equal: one rank's run."""
-        window = self.path("window.bin")
-        tokens = w.numbers_of_weft.noisy_chain(self.LOCAL["train.sequence"] + 1, 251)
-        w.numbers_of_weft.write_tokens(window, tokens, 251)
-        four = self.LOCAL | {"data.train": window, "parallel.inner": 4}
-        self.train("alone", self.plain(self.PLAIN | ALONE | {"data.train": window}))
-        self.train("equal", four, ranks=2)
-        self.alike("alone", "equal", keys=("loss",), same=("step", "tokens"))
-
-    def test_it_says_so(self):
-        plan = w.weft("plan", "-n", 2, self.ini, *self.options("plan", self.LOCAL))
-        self.assertIn("workers average their parameters", plan.stdout)
-
-
 class LowRank(Compared):
     """Weights as w + B A. The strategy brings no mesh axis, and an op stands between a parameter
     and its use: gradients pass it as partial sums."""
@@ -956,7 +911,14 @@ class Gossip(Compared):
                 self.alike("plain", "pairs", keys=("loss",), same=("step", "tokens"))
 
     def test_every_fourth_is_not(self):
-        self.ways_of_their_own(self.GOSSIP, {"parallel.odd": 4}, 4)
+        """Of the loss of the first step all ranks know; where they meet seldom, they learn, too,
+        and not the same."""
+        self.train("one", self.GOSSIP, ranks=4)
+        self.train("four", self.GOSSIP | {"parallel.odd": 4}, ranks=4)
+        one, many = self.losses("one"), self.losses("four")
+        self.assertEqual(one[0], many[0])
+        self.assertTrue(any(abs(a - b) > 1e-5 * a for a, b in zip(one[1:], many[1:])))
+        self.assertLess(many[-1], many[0] - 0.1)
 
     def test_pairs_are_equal(self):
         """After the even list alone, 0 and 1 have the same parameters, and 2 and 3 have others."""
@@ -1104,19 +1066,12 @@ class Throttle(Compared):
 
     def test_ranks_with_other_rates(self):
         """They are told, by what the ranks exchange through the host's kv table."""
-        key, port = self.path("key"), w.free_port()
-        w.weft("key", "-o", key)
-        job = self.SLOW | {"run.key": key}
-        ranks = []
-        for rank in (0, 1):
-            words = self.options("rates", job | {"comm.acme.throttle.rate": f"{rank + 1}M"})
-            ranks.append(subprocess.Popen(
-                [w.WEFT, "train", self.ini, *words], stdin=subprocess.DEVNULL, text=True,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                env=w.environment({"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
-                                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})))
-        said = [" ".join(r.communicate(timeout=w.TIMEOUT)[0].split()) for r in ranks]
-        self.assertTrue(all(r.returncode for r in ranks))
+        port, job = w.free_port(), self.SLOW | {"run.key": self.key_file()}
+        ended = w.ends([self.by_hand(
+            self.command("rates", job | {"comm.acme.throttle.rate": f"{rank + 1}M"}),
+            w.place_of(rank, 2, port)) for rank in (0, 1)])
+        said = [" ".join(text.split()) for _, text in ended]
+        self.assertTrue(all(status for status, _ in ended))
         self.assertTrue(any("rank 1 has comm.acme.throttle.rate = 2097152, this rank 1048576" in x
                             or "rank 0 has comm.acme.throttle.rate = 1048576, this rank 2097152"
                             in x for x in said), said)

@@ -95,10 +95,9 @@ def write(folder, old, dealt):
             if block:
                 piece += [[a for a, _ in block], [b - a for a, b in block]]
             entry["pieces"].append(piece)
-    body = json.dumps({k: old[k] for k in ("format", "version", "step", "job")}
-                      | {"shards": new, "tensors": tensors})[:-1]
-    with open(os.path.join(folder, "manifest.json"), "w", encoding="utf-8") as f:
-        f.write(f'{body},"sha256":"{hashlib.sha256(body.encode()).hexdigest()}"}}\n')
+    w.checkpoint.write_manifest(folder, {
+        k: old[k] for k in ("format", "version", "step", "job")} | {"shards": new,
+                                                                   "tensors": tensors})
 
 
 class Blocks(w.Bench):

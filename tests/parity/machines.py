@@ -36,8 +36,6 @@ class Machines(w.Bench):
             print("two hosts cannot be made here:", made and made.stderr.strip())
             os._exit(77)
         cls.addClassCleanup(hosts, "no_hosts")
-        cls.key = cls.path("key")
-        w.weft("key", "-o", cls.key)
 
     def begin(self, out, job, machines=(1, 1, 2, 2), programs=None):
         """The ranks, each started on its machine; programs: other words than WEFT for some."""
@@ -55,17 +53,10 @@ class Machines(w.Bench):
         shutil.rmtree(self.path(out), ignore_errors=True)
         ranks = []
         for rank, host in enumerate(machines):
-            env = w.environment({
-                "RANK": str(rank), "WORLD_SIZE": str(len(machines)),
-                "LOCAL_RANK": str(machines[:rank].count(host)),
-                "LOCAL_WORLD_SIZE": str(machines.count(host)),
-                "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "7171"})
-            words = ["bash", HOSTS, "on", str(host), *(programs or {}).get(rank, [w.WEFT]),
-                     *command, f"run.key={self.key}"]
-            with open(self.path_of[rank], "w", encoding="utf-8") as log:
-                ranks.append(subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL,
-                                              stdout=log, stderr=log))
-        self.addCleanup(lambda: [p.kill() for p in ranks if p.poll() is None])
+            words = ["bash", HOSTS, "on", host, *(programs or {}).get(rank, [w.WEFT]), *command,
+                     f"run.key={self.key_file()}"]
+            place = w.place_of(rank, len(machines), 7171, "10.0.0.1", machines)
+            ranks.append(self.by_hand(words, place, self.path_of[rank]))
         return ranks
 
     def end(self, ranks):

@@ -343,10 +343,7 @@ def forge(folder, change, job=""):
         with open(path, "wb") as f:
             f.write(whole)
         manifest["shards"][i]["sha256"] = hashlib.sha256(whole).hexdigest()
-    manifest.pop("sha256")
-    text = json.dumps(manifest, separators=(",", ":"))[:-1]
-    with open(os.path.join(folder, "manifest.json"), "w", encoding="utf-8") as f:
-        f.write(text + ',"sha256":"' + hashlib.sha256(text.encode()).hexdigest() + '"}\n')
+    w.checkpoint.write_manifest(folder, manifest)
 
 
 class Forged(w.Bench):

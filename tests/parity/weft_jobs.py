@@ -80,6 +80,21 @@ def weft(*words, status=0, extra=None, timeout=TIMEOUT):
     return done
 
 
+def place_of(rank, ranks, port, address="127.0.0.1", where=None):
+    """What a launcher of torchrun's kind tells a rank; `where` is the machine of each rank, and
+    without it nothing is said of machines."""
+    local = {} if where is None else {"LOCAL_RANK": str(where[:rank].count(where[rank])),
+                                      "LOCAL_WORLD_SIZE": str(where.count(where[rank]))}
+    return {"RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": address,
+            "MASTER_PORT": str(port)} | local
+
+
+def ends(ranks):
+    """[(status, what it said)] of processes that Bench.by_hand() has started."""
+    said = [r.communicate(timeout=TIMEOUT)[0] for r in ranks]
+    return [(r.returncode, text) for r, text in zip(ranks, said)]
+
+
 def resume_words(resume):
     """False: none; True: --resume; a word: --resume=WORD."""
     return [] if not resume else ["--resume"] if resume is True else [f"--resume={resume}"]
@@ -214,6 +229,26 @@ class Bench(unittest.TestCase):
         return json.loads(weft("plan", "-n", ranks, cls.ini, "--json", *words,
                                *cls.options("plan", job)).stdout)
 
+    def key_file(self):
+        """The key file of jobs whose ranks are started one by one."""
+        if not os.path.exists(self.path("job.key")):
+            weft("key", "-o", self.path("job.key"))
+        return self.path("job.key")
+
+    def command(self, out, job):
+        return [WEFT, "train", self.ini, *self.options(out, job)]
+
+    def by_hand(self, words, place, log=None, **more):
+        """Start one process, whose environment says `place`, as another launcher does. What it says
+        is in the file `log`, or for ends()."""
+        with open(log or os.devnull, "w", encoding="utf-8") as f:
+            process = subprocess.Popen(
+                [*map(str, words)], env=environment(place), stdin=subprocess.DEVNULL, text=True,
+                stdout=f if log else subprocess.PIPE, stderr=subprocess.STDOUT, **more)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
     def same_run(self, one, two, step=None, skip=NO_TIME):
         """Two runs with the same bits in metrics and, when `step` is given, in its checkpoint."""
         self.assertEqual(lines(self.path(one), skip), lines(self.path(two), skip))
@@ -234,19 +269,10 @@ class RankByRank(Bench):
     def start_rank(self, out, rank, port, attempt=None, more=("--restarts", "3"), job=None,
                    preexec_fn=None):
         """One of three."""
-        if not os.path.exists(self.path("key")):
-            weft("key", "-o", self.path("key"))
-        place = {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1",
-                 "MASTER_PORT": str(port)} | ({"WEFT_ATTEMPT": str(attempt)} if attempt else {})
-        with open(self.path(f"{out}.{rank}.{attempt}.log"), "w", encoding="utf-8") as log:
-            process = subprocess.Popen(
-                [WEFT, "train", self.ini, *self.options(out, self.BASE | (job or {})),
-                 f"run.key={self.path('key')}", *more],
-                env=environment(place), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                preexec_fn=preexec_fn)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
+        return self.by_hand(
+            [*self.command(out, self.BASE | (job or {})), f"run.key={self.key_file()}", *more],
+            place_of(rank, 3, port) | ({"WEFT_ATTEMPT": str(attempt)} if attempt else {}),
+            self.path(f"{out}.{rank}.{attempt}.log"), preexec_fn=preexec_fn)
 
     def said(self, out, rank, attempt=None):
         return read_text(self.path(f"{out}.{rank}.{attempt}.log"))

@@ -5,6 +5,7 @@ range of the flattened elements of either as a vector with @FIRST behind that. F
 shape is in the shard's metadata as "shape:NAME"."""
 import array
 import glob
+import hashlib
 import json
 import math
 import os
@@ -23,19 +24,26 @@ def numbers(dtype, data):
     return array.array("f", array.array("I", (x << 16 for x in values)).tobytes())
 
 
-def read_shard(path):
-    """[(name, shape of the whole, block as (from, to) by axis, first element of it, values)]"""
+def entries(path):
+    """[(key, type, shape, bytes)] of any safetensors file, and its metadata."""
     with open(path, "rb") as f:
         (length,) = struct.unpack("<Q", f.read(8))
         header = json.loads(f.read(length))
         data = f.read()
-    meta, out = header.pop("__metadata__", {}), []
-    for key, entry in header.items():
+    meta = header.pop("__metadata__", {})
+    return [(key, x["dtype"], x["shape"], data[slice(*x["data_offsets"])])
+            for key, x in header.items()], meta
+
+
+def read_shard(path):
+    """[(name, shape of the whole, block as (from, to) by axis, first element of it, values)]"""
+    found, meta = entries(path)
+    out = []
+    for key, dtype, shape, data in found:
         name, *part = key.split("@")
-        if entry["dtype"] not in CODES:
-            raise ValueError(f"{path}: {key} is {entry['dtype']}, not one of {', '.join(CODES)}")
-        values = numbers(entry["dtype"], data[slice(*entry["data_offsets"])])
-        shape = entry["shape"]
+        if dtype not in CODES:
+            raise ValueError(f"{path}: {key} is {dtype}, not one of {', '.join(CODES)}")
+        values = numbers(dtype, data)
         if part:
             shape = meta["shape:" + name]
             shape = json.loads(shape) if isinstance(shape, str) else shape
@@ -44,6 +52,14 @@ def read_shard(path):
             block = [tuple(map(int, x.split(":"))) for x in part.pop(0).split(",")]
         out.append((name, shape, block, int(part[0]) if part else 0, values))
     return out
+
+
+def write_manifest(folder, manifest):
+    """Of a checkpoint, with the sum over itself."""
+    body = json.dumps({k: x for k, x in manifest.items() if k != "sha256"},
+                      separators=(",", ":"))[:-1]
+    with open(os.path.join(folder, "manifest.json"), "w", encoding="utf-8") as f:
+        f.write(f'{body},"sha256":"{hashlib.sha256(body.encode()).hexdigest()}"}}\n')
 
 
 def places(shape, block):

@@ -18,15 +18,21 @@ typedef struct check_dev {
     check_run *run;
     const host_component *c;
     const weft_device_table *t;
-    check_host *host;
+    check_host *host, *other; /* of the file; of the device's file where that is another one */
     const weft_conf *conf;
-    void *module;
+    void *module;      /* of the device's file */
     weft_device *d;    /* NULL before check_dev_open() */
-    char *base;        /* of the arena, CHECK_DEV_ARENA bytes */
+    char *base;        /* of the arena, CHECK_DEV_ARENA bytes, or twice that for ops */
     char *staging;     /* host memory of the device, CHECK_DEV_ARENA bytes */
     weft_stream *s[2]; /* streams and events: of check_dev_up() */
     weft_event *e[2];
     uint64_t until; /* ms: when an event is late */
+    uint32_t limit; /* ms: which were allowed */
+    /* Of checks of ops (ops.h) alone. */
+    const host_component *kernel; /* computes instead of the device's own; NULL: the device's own */
+    const weft_kernel *k;
+    const char *who; /* for messages: the name of the device or kernel */
+    void *kmodule;   /* of the kernel's file */
 } check_dev;
 
 /* A call of the table that gives a result. */
@@ -41,10 +47,19 @@ void check_dev_each(check_run *r, void (*fn)(check_dev *w));
 void check_dev_each_open(check_run *r, void (*fn)(check_dev *w));
 void check_dev_each_up(check_run *r, void (*fn)(check_dev *w));
 
+/* The same for checks of ops: with check_bench_up(), or with `paper` as check_dev_each(). */
+void check_bench_each(check_run *r, bool paper, void (*fn)(check_dev *b));
+
+/* Up for ops, which are to give the same bits each time: `b` has run, host, other, c and module.
+ * False, with a check_absent(), where the device does not work here. */
+bool check_bench_up(check_dev *b);
+
+const char *check_bench_why(const check_dev *b); /* what a host has recorded, or "" */
+
 /* Ask probe(): whether the machine has the device; if not, check_absent() is told. Then open(). */
 bool check_dev_open(check_dev *w);
-void check_dev_up(check_dev *w);    /* after check_dev_open() */
-void check_dev_close(check_dev *w); /* so that another device can be opened */
+void check_dev_up(check_dev *w, uint64_t arena); /* after check_dev_open() */
+void check_dev_close(check_dev *w);              /* so that another device can be opened */
 
 /* The call `member` returned `st`, which is WEFT_OK, or the check fails with the recorded reason.
  */
@@ -58,6 +73,7 @@ void check_dev_fill(check_dev *w, uint32_t i, void *to, int32_t byte, uint64_t b
 void check_dev_record(check_dev *w, uint32_t i);
 void check_dev_reach(check_dev *w, uint32_t i);
 void check_dev_wait(check_dev *w, uint32_t i);
+void check_dev_limit(check_dev *w, uint32_t ms); /* from now on until an event is late */
 
 /* The spec of out = a + b over `n` elements of fp32, a program of one step; it stays valid as long
  * as *kept. */

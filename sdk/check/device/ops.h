@@ -4,9 +4,9 @@
  * A call (check/reference/call.h) comes from three places: an example that is built from the doc of
  * the op (ops_example.c; its result is not compared), a case whose result the reference gives
  * (ops_case.c), or an elementwise program of the check itself. A
- * bench (check_bench) runs calls on a device of the file, or a kernel of the file for a device. A
- * rule (check_ops_rule) looks at one call on one bench, so devices (67 to 88) and kernels (179) are
- * held to the same rules.
+ * bench (a check_dev that check_bench_up() has made ready) runs calls on a device of the file, or a
+ * kernel of the file for a device. A rule (check_ops_rule) looks at one call on one bench, so
+ * devices (67 to 88) and kernels (179) are held to the same rules.
  *
  * Operands lie in the arena between red zones, behind them the workspace. After a run all of that
  * memory is copied back and compared. As in link/link.h, functions without a result end the check
@@ -14,11 +14,9 @@
 #ifndef CHECK_DEVICE_OPS_H
 #define CHECK_DEVICE_OPS_H
 
-#include "check/harness/harness.h"
+#include "check/device/device.h"
 #include "check/reference/reference.h"
 #include "graph/graph.h"
-
-#include <weft/device.h>
 
 /* --- examples from docs: ops_example.c --- */
 
@@ -58,8 +56,8 @@ double check_case_slack(uint32_t ew, double result);
 
 /* --- the memory of a run: ops_image.c --- */
 
-#define CHECK_RED 256u                  /* bytes of a red zone */
-#define CHECK_HALF ((uint64_t)16 << 20) /* of the arena */
+#define CHECK_RED 256u             /* bytes of a red zone */
+#define CHECK_HALF CHECK_DEV_ARENA /* of the arena */
 
 typedef struct check_image {
     uint64_t in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS], workspace, bytes; /* offsets; size */
@@ -70,63 +68,36 @@ typedef struct check_image {
 
 /* --- a device: ops_bench.c --- */
 
-typedef struct check_bench {
-    check_run *run;
-    check_host *host, *other; /* of the file; of the device's file where that is another one */
-    const host_component *c;  /* the device */
-    const weft_device_table *t;
-    const weft_conf *conf;
-    void *module; /* of the device's file */
-    weft_device *d;
-    weft_stream *s[2];
-    weft_event *e;
-    char *base, *staging;
-    const host_component *kernel; /* computes instead of the device's own; NULL: the device's own */
-    const weft_kernel *k;
-    const char *who; /* for messages: the name of the device or kernel */
-    void *kmodule;   /* of the kernel's file */
-} check_bench;
-
-/* Call `fn` for each device of the file: with the run half up, unless `paper`; where a device does
- * not work here, check_absent(). */
-void check_bench_each(check_run *r, bool paper, void (*fn)(check_bench *b));
-
-/* The parts of it, for a device of any file: `b` has run, host, other, c and module. up() is false,
- * with a check_absent(), where the device does not work here. */
-bool check_bench_up(check_bench *b);
-void check_bench_down(check_bench *b);
-
 /* Does query() accept the call? `need` may be NULL. */
-bool check_bench_accepts(check_bench *b, const check_call *c, weft_requirements *need);
-weft_status check_bench_query(check_bench *b, const check_call *c, weft_requirements *need);
-const char *check_bench_why(const check_bench *b);
-void check_bench_clear(check_bench *b); /* forget the records */
+bool check_bench_accepts(check_dev *b, const check_call *c, weft_requirements *need);
+weft_status check_bench_query(check_dev *b, const check_call *c, weft_requirements *need);
+void check_bench_clear(check_dev *b); /* forget the records */
 
 /* prepare() of a call that query() accepts; and the status alone. */
-weft_status check_bench_try(check_bench *b, const check_call *c, void **out);
-void *check_bench_prepare(check_bench *b, const check_call *c);
-void check_bench_release(check_bench *b, void *prepared);
+weft_status check_bench_try(check_dev *b, const check_call *c, void **out);
+void *check_bench_prepare(check_dev *b, const check_call *c);
+void check_bench_release(check_dev *b, void *prepared);
 
 /* Lay out and fill the memory of a run: with check_image_end() it is freed. lay() alone is false
  * where it does not fit. ops_image.c */
 bool check_image_lay(const check_call *c, uint64_t workspace, check_image *m);
 void check_image_fill(const check_call *c, check_image *m);
-void check_image_begin(check_bench *b, const check_call *c, check_image *m);
+void check_image_begin(check_dev *b, const check_call *c, check_image *m);
 void check_image_end(check_image *m);
 
 /* Copy m->was into a half (0, 1) of the arena; put a run on stream 0 or 1; wait for both streams;
  * copy the half into m->is. */
-void check_bench_put(check_bench *b, const check_image *m, uint32_t half);
-void check_bench_run(check_bench *b, void *prepared, const check_call *c, const check_image *m,
+void check_bench_put(check_dev *b, const check_image *m, uint32_t half);
+void check_bench_run(check_dev *b, void *prepared, const check_call *c, const check_image *m,
                      uint32_t half, uint32_t stream);
-void check_bench_wait(check_bench *b);
-void check_bench_get(check_bench *b, check_image *m, uint32_t half);
+void check_bench_wait(check_dev *b);
+void check_bench_get(check_dev *b, check_image *m, uint32_t half);
 
 /* All of that for one run; begins the image, unless the caller has. */
-void check_bench_compute(check_bench *b, const check_call *c, check_image *m);
+void check_bench_compute(check_dev *b, const check_call *c, check_image *m);
 
 /* Compare m->is with the values of the call. ops_image.c */
-void check_image_right(check_bench *b, const check_call *c, const check_image *m);
+void check_image_right(check_dev *b, const check_call *c, const check_image *m);
 
 /* The first byte in which the outputs of two images of one call differ; false: none does. */
 bool check_image_differ(const check_call *c, const check_image *a, const check_image *b,
@@ -134,22 +105,22 @@ bool check_image_differ(const check_call *c, const check_image *a, const check_i
 
 /* --- rules: a call that query() accepts, on a bench that is up --- */
 
-typedef void (*check_ops_rule)(check_bench *b, check_call *c);
-void check_call_agrees(check_bench *b, check_call *c);  /* 67, ops_plan.c */
-void check_call_bound(check_bench *b, check_call *c);   /* 68, ops_zone.c */
-void check_call_same(check_bench *b, check_call *c);    /* 84, ops_bits.c */
-void check_call_inputs(check_bench *b, check_call *c);  /* 85, ops_zone.c */
-void check_call_outside(check_bench *b, check_call *c); /* 86, ops_zone.c */
-void check_call_streams(check_bench *b, check_call *c); /* 87, ops_bits.c */
-void check_call_null(check_bench *b, check_call *c);    /* 88, ops_zone.c */
+typedef void (*check_ops_rule)(check_dev *b, check_call *c);
+void check_call_agrees(check_dev *b, check_call *c);  /* 67, ops_plan.c */
+void check_call_bound(check_dev *b, check_call *c);   /* 68, ops_zone.c */
+void check_call_same(check_dev *b, check_call *c);    /* 84, ops_bits.c */
+void check_call_inputs(check_dev *b, check_call *c);  /* 85, ops_zone.c */
+void check_call_outside(check_dev *b, check_call *c); /* 86, ops_zone.c */
+void check_call_streams(check_dev *b, check_call *c); /* 87, ops_bits.c */
+void check_call_null(check_dev *b, check_call *c);    /* 88, ops_zone.c */
 
 /* Call the rule for every example of weft's own ops and every case that the device accepts. The
  * check is not applicable where there is none. ops_all.c */
-void check_ops_all(check_bench *b, check_ops_rule rule);
+void check_ops_all(check_dev *b, check_ops_rule rule);
 
 /* Call `fn` for every pair of weft's own ops of which the core may ask fuse(), with each join. */
-typedef void (*check_ops_pair)(check_bench *b, const host_component *const *ops, uint32_t join);
-void check_ops_pairs(check_bench *b, check_ops_pair fn);
+typedef void (*check_ops_pair)(check_dev *b, const host_component *const *ops, uint32_t join);
+void check_ops_pairs(check_dev *b, check_ops_pair fn);
 
 /* --- checks --- */
 void check_ops_agree(check_run *r);         /* ops_plan.c */

@@ -3,7 +3,7 @@
 #include "check/device/ops.h"
 
 /* Whether the device accepts the call, and the rule was called. */
-static bool look(check_bench *b, check_call *c, check_ops_rule rule)
+static bool look(check_dev *b, check_call *c, check_ops_rule rule)
 {
     const bool yes = check_bench_accepts(b, c, NULL);
     if (yes)
@@ -12,7 +12,7 @@ static bool look(check_bench *b, check_call *c, check_ops_rule rule)
     return yes;
 }
 
-void check_ops_all(check_bench *b, check_ops_rule rule)
+void check_ops_all(check_dev *b, check_ops_rule rule)
 {
     static const check_sizes sizes = {.n = 30011, .rows = 67, .in = 33, .out = 35};
     static check_call c;
@@ -35,7 +35,7 @@ static bool fusable(const weft_op *op)
     return !(op->flags & (WEFT_OP_ELEMENTWISE | WEFT_OP_SHAPE_LAST)) && !op->first_input;
 }
 
-void check_ops_pairs(check_bench *b, check_ops_pair fn)
+void check_ops_pairs(check_dev *b, check_ops_pair fn)
 {
     const host_component *ops[2];
     for (uint32_t i = 0; WEFT_HAS(b->t, fuse) && (ops[0] = host_own_op(b->run->h, i)); i++)

@@ -7,7 +7,7 @@
 
 /* --- 84 --- */
 
-void check_call_same(check_bench *b, check_call *c)
+void check_call_same(check_dev *b, check_call *c)
 {
     check_image first = {0}, again = {0};
     const uint32_t before = c->flags;
@@ -35,7 +35,7 @@ void check_call_same(check_bench *b, check_call *c)
     c->flags = before;
 }
 
-static void same(check_bench *b)
+static void same(check_dev *b)
 {
     check_ops_all(b, check_call_same);
 }
@@ -55,13 +55,13 @@ static void fill_other(const check_call *c, check_image *m)
             check_operand_put(c->in[k].dtype, m->was + m->in[k], i, c->x[k][i] / 2);
 }
 
-static void wait_and_get(check_bench *b, check_image *m, uint32_t half)
+static void wait_and_get(check_dev *b, check_image *m, uint32_t half)
 {
     check_bench_wait(b);
     check_bench_get(b, m, half);
 }
 
-void check_call_streams(check_bench *b, check_call *c)
+void check_call_streams(check_dev *b, check_call *c)
 {
     check_image alone[2], both[2];
     const uint32_t before = c->flags;
@@ -100,7 +100,7 @@ void check_call_streams(check_bench *b, check_call *c)
     c->flags = before;
 }
 
-static void streams(check_bench *b)
+static void streams(check_dev *b)
 {
     check_ops_all(b, check_call_streams);
 }

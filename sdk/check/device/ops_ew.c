@@ -56,7 +56,7 @@ static void compute(check_call *c, const code *p)
 }
 
 /* Run it and compare, where the device accepts it; `seen` counts. */
-static void run(check_bench *b, check_call *c, const code *p, uint32_t *seen)
+static void run(check_dev *b, check_call *c, const code *p, uint32_t *seen)
 {
     check_image m = {0};
     compute(c, p);
@@ -72,7 +72,7 @@ static void run(check_bench *b, check_call *c, const code *p, uint32_t *seen)
 /* --- 89 --- */
 
 /* One opcode on three operands, of which the second may be a scalar. */
-static void one(check_bench *b, uint16_t op, int64_t n, bool scalar, uint32_t *seen)
+static void one(check_dev *b, uint16_t op, int64_t n, bool scalar, uint32_t *seen)
 {
     check_call c;
     code p;
@@ -91,7 +91,7 @@ static void one(check_bench *b, uint16_t op, int64_t n, bool scalar, uint32_t *s
 }
 
 /* All opcodes in one program, whose results are all outputs. */
-static void all_opcodes(check_bench *b, int64_t n, uint32_t *seen)
+static void all_opcodes(check_dev *b, int64_t n, uint32_t *seen)
 {
     check_call c;
     code p;
@@ -112,7 +112,7 @@ static void set_whole(double *x, int64_t n, uint64_t seed)
 }
 
 /* 62 registers that live at once, on whole numbers; then their sum, each with another sign. */
-static void registers(check_bench *b, int64_t n, uint32_t *seen)
+static void registers(check_dev *b, int64_t n, uint32_t *seen)
 {
     const uint32_t max = WEFT_EW_MAX_REGISTERS;
     check_call c;
@@ -132,7 +132,7 @@ static void registers(check_bench *b, int64_t n, uint32_t *seen)
 
 /* As many steps as a program may have, on four registers. Each is written again, those of the
  * inputs, too, and register 3 holds a number and a vector in turn. Exact in fp32. */
-static void steps(check_bench *b, int64_t n, uint32_t *seen)
+static void steps(check_dev *b, int64_t n, uint32_t *seen)
 {
     check_call c;
     code p;
@@ -155,7 +155,7 @@ static void steps(check_bench *b, int64_t n, uint32_t *seen)
 }
 
 /* 32 inputs, of which the last is a scalar, and 32 outputs. */
-static void operands(check_bench *b, int64_t n, uint32_t *seen)
+static void operands(check_dev *b, int64_t n, uint32_t *seen)
 {
     const uint32_t max = WEFT_MAX_OPERANDS;
     check_call c;
@@ -173,7 +173,7 @@ static void operands(check_bench *b, int64_t n, uint32_t *seen)
     run(b, &c, &p, seen);
 }
 
-static void programs(check_bench *b)
+static void programs(check_dev *b)
 {
     static const int64_t sizes[] = {1000, 1};
     uint32_t seen = 0;
@@ -198,7 +198,7 @@ void check_ops_programs(check_run *r)
 
 /* --- 90: y = x + x where the gate is not 0 --- */
 
-static bool gated(check_bench *b, int64_t n, double gate)
+static bool gated(check_dev *b, int64_t n, double gate)
 {
     check_call c;
     check_image m = {0};
@@ -226,7 +226,7 @@ static bool gated(check_bench *b, int64_t n, double gate)
     return yes;
 }
 
-static void gate(check_bench *b)
+static void gate(check_dev *b)
 {
     static const double gates[] = {0, 1, -0.0, 0.5, -1};
     uint32_t seen = 0;
@@ -300,7 +300,7 @@ static const struct {
 };
 
 /* One line of the table, in each of `n` elements. */
-static bool special(check_bench *b, size_t line, int64_t n)
+static bool special(check_dev *b, size_t line, int64_t n)
 {
     const double from[] = {specials[line].a, specials[line].b, specials[line].c};
     check_call c;
@@ -329,7 +329,7 @@ static bool special(check_bench *b, size_t line, int64_t n)
     return yes;
 }
 
-static void specials_of(check_bench *b)
+static void specials_of(check_dev *b)
 {
     uint32_t seen = 0;
     for (size_t i = 0; i < sizeof specials / sizeof *specials; i++)

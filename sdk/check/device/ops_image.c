@@ -84,7 +84,7 @@ bool check_image_differ(const check_call *c, const check_image *a, const check_i
     return false;
 }
 
-void check_image_right(check_bench *b, const check_call *c, const check_image *m)
+void check_image_right(check_dev *b, const check_call *c, const check_image *m)
 {
     for (uint32_t k = 0; k < c->nout; k++) {
         const bool adds = c->flags & WEFT_SPEC_ACCUMULATE;

@@ -9,7 +9,7 @@
 static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
 #define TYPES (sizeof types / sizeof *types)
 
-void check_call_agrees(check_bench *b, check_call *c)
+void check_call_agrees(check_dev *b, check_call *c)
 {
     const uint32_t before = c->flags;
     for (uint32_t flags = 0; flags <= (WEFT_SPEC_ACCUMULATE | WEFT_SPEC_DETERMINISTIC); flags++) {
@@ -28,7 +28,7 @@ void check_call_agrees(check_bench *b, check_call *c)
     c->flags = before;
 }
 
-static void agree(check_bench *b)
+static void agree(check_dev *b)
 {
     static check_call c;
     const host_component *op;
@@ -48,7 +48,7 @@ void check_ops_agree(check_run *r)
 
 /* --- 69: ops that no device knows --- */
 
-static void unknown(check_bench *b)
+static void unknown(check_dev *b)
 {
     static const char *const ids[] = {"acme.check.unknown", "linearx", "Linear", "ew.", "l"};
     const int64_t size = 16;
@@ -77,14 +77,14 @@ void check_ops_unknown(check_run *r)
 
 /* --- 70: fuse() --- */
 
-static const char *ask_fuse(check_bench *b, const char *const *ids, uint32_t join)
+static const char *ask_fuse(check_dev *b, const char *const *ids, uint32_t join)
 {
     const uint32_t joins[] = {0, join};
     return PLUGIN_GET(b->t, fuse, b->module, b->conf, ids, joins, 2);
 }
 
 /* Whether query() has a kernel, where all outputs are read, or all but one. */
-static bool has_kernel(check_bench *b, check_call *c)
+static bool has_kernel(check_dev *b, check_call *c)
 {
     bool yes = check_bench_query(b, c, NULL) == WEFT_OK;
     for (uint32_t k = 0; !yes && c->nout > 1 && k < c->nout; k++) {
@@ -97,8 +97,7 @@ static bool has_kernel(check_bench *b, check_call *c)
 }
 
 /* The device names the pair: has it a kernel of that name for any sizes? */
-static void backed(check_bench *b, const host_component *const *ops, uint32_t join,
-                   const char *name)
+static void backed(check_dev *b, const host_component *const *ops, uint32_t join, const char *name)
 {
     static check_call c;
     char why[512] = "";
@@ -119,7 +118,7 @@ static void backed(check_bench *b, const host_component *const *ops, uint32_t jo
                    b->who, ops[0]->name, ops[1]->name, name, why);
 }
 
-static void pair(check_bench *b, const host_component *const *ops, uint32_t join)
+static void pair(check_dev *b, const host_component *const *ops, uint32_t join)
 {
     const char *first = ops[0]->name, *second = ops[1]->name;
     char copies[2][WEFT_MAX_NAME];
@@ -136,7 +135,7 @@ static void pair(check_bench *b, const host_component *const *ops, uint32_t join
         backed(b, ops, join, name);
 }
 
-static void fuse(check_bench *b)
+static void fuse(check_dev *b)
 {
     if (!WEFT_HAS(b->t, fuse))
         check_not_applicable("'%s' has no fuse()", b->who);

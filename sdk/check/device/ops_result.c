@@ -4,7 +4,7 @@
 static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
 
 /* Compute every case of these sizes that the device accepts; returns their number. */
-static uint32_t compute(check_bench *b, const check_sizes *z, uint32_t dtype, uint32_t flags)
+static uint32_t compute(check_dev *b, const check_sizes *z, uint32_t dtype, uint32_t flags)
 {
     static check_call c;
     uint32_t seen = 0;
@@ -22,7 +22,7 @@ static uint32_t compute(check_bench *b, const check_sizes *z, uint32_t dtype, ui
     return seen;
 }
 
-static void results(check_bench *b)
+static void results(check_dev *b)
 {
     static const check_sizes even = {.n = 4096, .rows = 32, .in = 64, .out = 48};
     uint32_t seen = 0;
@@ -37,7 +37,7 @@ void check_ops_results(check_run *r)
     check_bench_each(r, false, results);
 }
 
-static void odd_and_large(check_bench *b)
+static void odd_and_large(check_dev *b)
 {
     static const check_sizes sizes[] = {{.n = 1, .rows = 1, .in = 1, .out = 1},
                                         {.n = 3, .rows = 1, .in = 7, .out = 1},
@@ -58,7 +58,7 @@ void check_ops_sizes(check_run *r)
     check_bench_each(r, false, odd_and_large);
 }
 
-static void accumulates(check_bench *b)
+static void accumulates(check_dev *b)
 {
     static const check_sizes sizes = {.n = 2048, .rows = 32, .in = 24, .out = 16};
     uint32_t seen = 0;

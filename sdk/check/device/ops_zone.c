@@ -14,7 +14,7 @@ static bool changed(const check_image *m, uint64_t from, uint64_t to, uint64_t *
 
 /* --- 68 --- */
 
-void check_call_bound(check_bench *b, check_call *c)
+void check_call_bound(check_dev *b, check_call *c)
 {
     check_image m = {0};
     uint64_t at;
@@ -28,7 +28,7 @@ void check_call_bound(check_bench *b, check_call *c)
     check_image_end(&m);
 }
 
-static void bound(check_bench *b)
+static void bound(check_dev *b)
 {
     check_ops_all(b, check_call_bound);
 }
@@ -40,7 +40,7 @@ void check_ops_bound(check_run *r)
 
 /* --- 86 --- */
 
-void check_call_outside(check_bench *b, check_call *c)
+void check_call_outside(check_dev *b, check_call *c)
 {
     check_image m = {0};
     uint64_t from = 0, at;
@@ -60,7 +60,7 @@ void check_call_outside(check_bench *b, check_call *c)
     check_image_end(&m);
 }
 
-static void outside(check_bench *b)
+static void outside(check_dev *b)
 {
     check_ops_all(b, check_call_outside);
 }
@@ -73,7 +73,7 @@ void check_ops_outside(check_run *r)
 /* --- 85 --- */
 
 /* Output 0 over the input that in_place names: the same results. */
-static void over_input(check_bench *b, const check_call *c, const check_image *apart)
+static void over_input(check_dev *b, const check_call *c, const check_image *apart)
 {
     check_image over = {0};
     uint32_t output;
@@ -95,7 +95,7 @@ static bool may_lie_over(const check_call *c)
            check_operand_bytes(&c->in[k - 1]) == check_operand_bytes(&c->out[0]);
 }
 
-void check_call_inputs(check_bench *b, check_call *c)
+void check_call_inputs(check_dev *b, check_call *c)
 {
     check_image m = {0};
     const uint32_t before = c->flags;
@@ -115,7 +115,7 @@ void check_call_inputs(check_bench *b, check_call *c)
     c->flags = before;
 }
 
-static void inputs(check_bench *b)
+static void inputs(check_dev *b)
 {
     check_ops_all(b, check_call_inputs);
 }
@@ -128,7 +128,7 @@ void check_ops_inputs(check_run *r)
 /* --- 88: operands that run() gets as NULL --- */
 
 /* Run `c` with and without the absent operands: the other outputs are the same. */
-static void compare(check_bench *b, const check_call *whole, const check_call *less,
+static void compare(check_dev *b, const check_call *whole, const check_call *less,
                     check_image *with, check_image *without)
 {
     uint32_t output;
@@ -143,7 +143,7 @@ static void compare(check_bench *b, const check_call *whole, const check_call *l
     check_image_end(without);
 }
 
-void check_call_null(check_bench *b, check_call *c)
+void check_call_null(check_dev *b, check_call *c)
 {
     check_image with = {0}, without = {0};
     const uint32_t before = c->flags;
@@ -160,14 +160,14 @@ void check_call_null(check_bench *b, check_call *c)
 
 static uint32_t nulls; /* calls with an operand that may be NULL */
 
-static void count_null(check_bench *b, check_call *c)
+static void count_null(check_dev *b, check_call *c)
 {
     nulls += c->shape_last;
     check_call_null(b, c);
 }
 
 /* A fused op, each of whose outputs is absent once. */
-static void unread(check_bench *b, check_call *c)
+static void unread(check_dev *b, check_call *c)
 {
     check_call less;
     c->flags |= WEFT_SPEC_DETERMINISTIC;
@@ -187,7 +187,7 @@ static void unread(check_bench *b, check_call *c)
     }
 }
 
-static void fused(check_bench *b, const host_component *const *ops, uint32_t join)
+static void fused(check_dev *b, const host_component *const *ops, uint32_t join)
 {
     static check_call c;
     const char *const ids[] = {ops[0]->name, ops[1]->name};
@@ -202,7 +202,7 @@ static void fused(check_bench *b, const host_component *const *ops, uint32_t joi
     }
 }
 
-static void absent(check_bench *b)
+static void absent(check_dev *b)
 {
     nulls = 0;
     check_ops_all(b, count_null);

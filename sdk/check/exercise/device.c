@@ -1,4 +1,5 @@
 /* check/exercise/device.c: the plan half of a device, and the run half where there is one. */
+#include "check/device/device.h"
 #include "check/exercise/exercise.h"
 
 #include <string.h>
@@ -12,58 +13,34 @@
 #define LENT(d, ...) check_lend_end(&(d)->lend, CALL(d, __VA_ARGS__))
 #define STEP(d, t, member, ...) CHECK_STEP(#member, LENT(d, t, member, __VA_ARGS__))
 
-/* out = a + b, as the core writes it. */
-static const weft_ew_step steps[] = {{WEFT_EW_ADD, 2, 0, 1, 0, 0, 0}};
-static const uint16_t outs[] = {2};
-
-typedef struct job { /* what a device computes */
-    weft_ew_step steps[sizeof steps / sizeof *steps];
-    weft_ew_program program;
-    weft_operand in[2], out[1];
-    weft_opspec spec;
+typedef struct job { /* what a device computes: out = a + b, as the core writes it */
+    weft_ew_step step;
+    check_dev_sum sum;
     weft_requirements need;
     uint64_t spare[8]; /* behind `need`: a plugin may write too much */
 } job;
-
-static void make_job(job *j)
-{
-    const weft_operand line = {.dtype = WEFT_F32, .rank = 1, .size = {ELEMENTS}};
-    memset(j, 0, sizeof *j);
-    j->program = (weft_ew_program){sizeof j->program, 1, 3, -1, steps, outs};
-    j->in[0] = j->in[1] = j->out[0] = line;
-    j->spec = (weft_opspec){.struct_size = sizeof j->spec,
-                            .id = "ew",
-                            .nin = 2,
-                            .nout = 1,
-                            .in = j->in,
-                            .out = j->out,
-                            .program = &j->program};
-    j->need.struct_size = sizeof j->need;
-}
 
 /* The op as it is lent for one call; `kept` is memory for it. */
 static const weft_opspec *lend_spec(check_exercise *d, const job *j, job *kept)
 {
     check_lend *l = &d->lend;
-    weft_ew_step *step = kept->steps;
-    memcpy(step, steps, sizeof steps);
-    weft_operand in[2] = {j->in[0], j->in[1]};
-    step->op = (uint16_t)check_lend_value(l, "the opcode of a step of \"ew\"", step->op, 60000);
+    weft_opspec *spec = &kept->sum.spec;
+    weft_operand *in = kept->sum.line;
+    kept->sum = j->sum;
+    kept->step = *j->sum.program.steps;
+    kept->step.op =
+        (uint16_t)check_lend_value(l, "the opcode of a step of \"ew\"", kept->step.op, 60000);
     in[1].dtype = check_lend_value(l, "the type of an operand", in[1].dtype, 250);
     in[1].flags = check_lend_value(l, "the flags of an operand", 0, CHECK_LEND_FLAG);
     const bool odd_id = check_lend_value(l, "the id of an op", 0, 1);
-    kept->program = j->program;
-    kept->in[0] = in[0];
-    kept->in[1] = in[1];
-    kept->out[0] = j->out[0];
-    kept->spec = j->spec;
-    kept->program.steps = check_lend_bytes(l, step, sizeof steps);
-    kept->program.out_reg = check_lend_bytes(l, outs, sizeof outs);
-    kept->spec.id = check_lend_text(l, odd_id ? "acme.check.no_such_op" : j->spec.id);
-    kept->spec.in = check_lend_bytes(l, kept->in, sizeof kept->in);
-    kept->spec.out = check_lend_bytes(l, kept->out, sizeof kept->out);
-    kept->spec.program = check_lend_table(l, &kept->program);
-    return CHECK_LEND(l, weft_opspec, &kept->spec);
+    kept->sum.program.steps = check_lend_bytes(l, &kept->step, sizeof kept->step);
+    kept->sum.program.out_reg =
+        check_lend_bytes(l, j->sum.program.out_reg, sizeof *j->sum.program.out_reg);
+    spec->id = check_lend_text(l, odd_id ? "acme.check.no_such_op" : spec->id);
+    spec->in = check_lend_bytes(l, in, sizeof kept->sum.line);
+    spec->out = check_lend_bytes(l, j->sum.line, sizeof *j->sum.line);
+    spec->program = check_lend_table(l, &kept->sum.program);
+    return CHECK_LEND(l, weft_opspec, spec);
 }
 
 static weft_status ask_query(check_exercise *d, const weft_device_table *t, const weft_conf *conf,
@@ -188,9 +165,9 @@ weft_status check_exercise_device(check_exercise *d, const host_component *c)
     const weft_conf *conf = check_conf(d->host, c);
     static const char *const chain[] = {"linear", "gelu"};
     static const uint32_t joins[] = {0, WEFT_FUSE_CHAINED};
-    job j;
+    job j = {.need = {.struct_size = sizeof j.need}};
     int32_t score = 0;
-    make_job(&j);
+    (void)check_dev_add(&j.sum, ELEMENTS);
     weft_status st = ask_query(d, t, conf, &j);
     const bool computes = st == WEFT_OK;
     if (st != WEFT_OK && st != WEFT_UNSUPPORTED)

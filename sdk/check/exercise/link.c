@@ -1,13 +1,10 @@
 /* check/exercise/link.c: two links of one module in one process, driven by turns. */
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/time/pressure.h"
 #include "check/exercise/exercise.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <weft/device.h>
 #include <weft/link.h>
 
@@ -168,17 +165,15 @@ weft_status check_exercise_link(check_exercise *d, const host_component *c)
         return WEFT_OK;
     two *w = calloc(1, sizeof *w);
     int32_t score = 0;
-    static _Atomic uint32_t
-        jobs; /* other checks run at the same time: an id is unlike any other's */
+    static _Atomic uint32_t lives;
     if (!w)
         check_fail("no memory for the check");
     w->d = d;
     w->t = c->table;
     w->module = d->module;
     w->conf = check_conf(d->host, c);
-    w->salt = atomic_fetch_add(&jobs, 1);
-    snprintf(w->job, sizeof w->job, "%08x%08x%016llx", (unsigned)getpid(), w->salt,
-             (unsigned long long)clock_ns());
+    w->salt = atomic_fetch_add(&lives, 1);
+    check_job_id(w->job);
     weft_status st = ask_features(w);
     if (st == WEFT_OK)
         st = ask_probe(w, &score);

@@ -5,6 +5,7 @@
  * bytes, as operands do. */
 #include "base/clock.h"
 #include "base/time/pressure.h"
+#include "check/device/device.h"
 #include "check/fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -31,9 +32,6 @@ typedef struct bench {
 } bench;
 
 #define CALL(w, member, ...) ((w)->s->calls++, PLUGIN_GET((w)->t, member, __VA_ARGS__))
-
-static const weft_ew_step steps[] = {{WEFT_EW_ADD, 2, 0, 1, 0, 0, 0}};
-static const uint16_t outs[] = {2};
 
 static uint32_t place(bench *w)
 {
@@ -94,27 +92,19 @@ static void move(bench *w)
 static void add(bench *w)
 {
     const uint32_t a = place(w), b = place(w), out = place(w), n = length(w);
-    const weft_operand line = {.dtype = WEFT_F32, .rank = 1, .size = {n}};
-    const weft_operand in[2] = {line, line};
-    const weft_ew_program program = {sizeof program, 1, 3, -1, steps, outs};
-    const weft_opspec spec = {.struct_size = sizeof spec,
-                              .id = "ew",
-                              .nin = 2,
-                              .nout = 1,
-                              .in = in,
-                              .out = &line,
-                              .program = &program};
+    check_dev_sum sum;
+    const weft_opspec *spec = check_dev_add(&sum, n);
     const void *from[2] = {w->base + a * sizeof(float), w->base + b * sizeof(float)};
     void *to[1] = {w->base + out * sizeof(float)};
     weft_requirements need = {.struct_size = sizeof need};
     weft_prepared *p = NULL;
     if ((out < a + LIMIT && a < out + LIMIT) || (out < b + LIMIT && b < out + LIMIT))
         return; /* no output overwrites an input here */
-    const weft_status st = CALL(w, query, w->s->module, w->s->conf, &spec, &need);
+    const weft_status st = CALL(w, query, w->s->module, w->s->conf, spec, &need);
     if (st == WEFT_UNSUPPORTED || need.workspace > ARENA - WORKSPACE_AT)
         return;
     check_sequence_ok(w->s, st, "query");
-    check_sequence_ok(w->s, CALL(w, prepare, w->d, &spec, &p), "prepare");
+    check_sequence_ok(w->s, CALL(w, prepare, w->d, spec, &p), "prepare");
     for (uint32_t i = 0; i < n; i++)
         w->want[out + i] = w->want[a + i] + w->want[b + i];
     check_sequence_ok(w->s, CALL(w, run, p, w->stream, from, to, w->base + WORKSPACE_AT, 0), "run");

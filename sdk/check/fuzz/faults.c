@@ -35,26 +35,6 @@ static void *abort_soon(void *arg)
     return NULL;
 }
 
-static weft_status create(check_end *e, uint32_t life)
-{
-    char id[40];
-    const check_link_of *of = e->k->arg;
-    snprintf(id, sizeof id, "%.28s-%u", of->id, life);
-    const weft_link_args args = {.struct_size = sizeof args,
-                                 .rank = e->rank,
-                                 .ranks = e->ranks,
-                                 .local_rank = e->rank,
-                                 .local_ranks = e->ranks,
-                                 .conf = e->conf,
-                                 .bind_addr = "127.0.0.1",
-                                 .job_id = id};
-    weft_status st = CHECK_LINK(e, create, e->module, &args, &e->link);
-    e->address_bytes[e->rank] = sizeof *e->address;
-    if (st == WEFT_OK)
-        st = CHECK_LINK(e, address, e->link, e->address[e->rank], &e->address_bytes[e->rank]);
-    return st;
-}
-
 /* Until the call fails, is over, or some time has passed. */
 static weft_status poll_ready(check_end *e, weft_conn *c)
 {
@@ -80,28 +60,22 @@ static void talk(check_end *e, weft_conn *c)
         (void)!check_end_fate(e, c, POLL_MS / 2);
 }
 
-/* The addresses of all; 0 bytes of one that has none. */
-static void exchange(check_end *e, bool mine)
-{
-    static unsigned char all[16 * CHECK_EXCHANGE];
-    if (!mine)
-        e->address_bytes[e->rank] = 0;
-    check_rank_exchange(e->k, &e->address_bytes[e->rank], sizeof *e->address_bytes, all);
-    for (uint32_t i = 0; i < e->ranks; i++)
-        e->address_bytes[i] = ((const uint64_t *)(const void *)all)[i];
-    check_rank_exchange(e->k, e->address[e->rank], sizeof *e->address, e->address);
-}
-
 static void live(check_end *e, uint32_t life)
 {
     pthread_t other;
     weft_conn *c = NULL;
+    char id[40];
     const bool aborts = life / 8 % 2, dies = life + 1 == LIVES && e->rank == 1;
     e->link = NULL;
     e->host.fail_at = 1 + life % 8;
     atomic_store(&no_threads, life % 3 == 1);
-    const weft_status made = create(e, life);
-    exchange(e, made == WEFT_OK);
+    snprintf(id, sizeof id, "%.28s-%u", ((const check_link_of *)e->k->arg)->id, life);
+    weft_status made = check_end_create(e, id);
+    if (made == WEFT_OK)
+        made = check_end_address(e);
+    if (made != WEFT_OK)
+        e->address_bytes[e->rank] = 0; /* it has none */
+    check_end_tell(e);
     if (aborts && e->link && pthread_create(&other, NULL, abort_soon, e))
         check_fail("no thread for the check");
     const weft_conn_args args = {

@@ -3,14 +3,11 @@
  *
  * Sizes and bytes of a message follow from the seed, the channel, the direction and its number, so
  * both ends agree without a word. Memory that was posted is kept until it is counted. */
-#include "base/clock.h"
 #include "base/time/pressure.h"
 #include "check/fuzz/fuzz.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <weft/device.h>
 #include <weft/link.h>
 
@@ -249,14 +246,12 @@ static void create(net *w, uint32_t rank, const char *job)
 bool check_sequence_links(check_sequence *s)
 {
     static net w; /* one at a time */
-    static uint32_t jobs;
     char job[33];
     w = (net){.s = s, .t = s->c->table, .n = 2, .until = pressure_ms() + TIMEOUT_MS};
     w.nchannels = w.t->channels && w.t->channels < CHANNELS ? w.t->channels : CHANNELS;
     if (!probe(&w))
         return false;
-    snprintf(job, sizeof job, "%08x%08x%016llx", (unsigned)getpid(), jobs++,
-             (unsigned long long)clock_ns());
+    check_job_id(job);
     for (uint32_t i = 0; i < w.n; i++)
         create(&w, i, job);
     for (uint32_t ch = 0; ch < w.nchannels; ch++)

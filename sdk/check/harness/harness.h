@@ -196,6 +196,9 @@ int check_fork(void (*fn)(void *arg), void *arg, uint32_t seconds, bool *late);
  * or takes more than 5 seconds. */
 void check_fork_probe(const host_component *c, void (*fn)(void *arg), void *arg);
 
+/* An id of a job, unlike any other's: other checks run at the same time. */
+void check_job_id(char out[33]);
+
 /* Memory of `bytes` that processes forked later share, zeros. It lives until munmap() or the end of
  * the process. */
 void *check_shared(uint64_t bytes);

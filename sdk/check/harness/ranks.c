@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -213,6 +214,13 @@ int check_fork(void (*fn)(void *arg), void *arg, uint32_t seconds, bool *late)
         nap();
     }
     return status;
+}
+
+void check_job_id(char out[33])
+{
+    static _Atomic uint32_t jobs;
+    snprintf(out, 33, "%08x%08x%016llx", (unsigned)getpid(), atomic_fetch_add(&jobs, 1),
+             (unsigned long long)clock_ns());
 }
 
 void check_fork_probe(const host_component *c, void (*fn)(void *arg), void *arg)

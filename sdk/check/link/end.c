@@ -23,7 +23,7 @@ void check_end_ok(check_end *e, weft_status st, const char *member)
 }
 
 /* Every rank gives its part; parts may be longer than one exchange. */
-static void tell_all(check_end *e)
+void check_end_tell(check_end *e)
 {
     static _Thread_local unsigned char all[16 * CHECK_EXCHANGE];
     check_rank_exchange(e->k, &e->address_bytes[e->rank], sizeof *e->address_bytes, all);
@@ -40,9 +40,8 @@ static void add_memory(check_end *e, uint64_t bytes)
                      "register_memory");
 }
 
-void check_end_up(check_end *e)
+weft_status check_end_create(check_end *e, const char *job_id)
 {
-    const check_link_job *job = ((const check_link_of *)e->k->arg)->job;
     const weft_link_args args = {.struct_size = sizeof args,
                                  .rank = e->rank,
                                  .ranks = e->ranks,
@@ -50,17 +49,26 @@ void check_end_up(check_end *e)
                                  .local_ranks = e->ranks,
                                  .conf = e->conf,
                                  .bind_addr = "127.0.0.1",
-                                 .job_id = ((const check_link_of *)e->k->arg)->id};
-    check_end_ok(e, CHECK_LINK(e, create, e->module, &args, &e->link), "create");
-    add_memory(e, job->memory);
+                                 .job_id = job_id};
+    return CHECK_LINK(e, create, e->module, &args, &e->link);
+}
+
+weft_status check_end_address(check_end *e)
+{
     e->address_bytes[e->rank] = sizeof *e->address;
-    check_end_ok(e,
-                 CHECK_LINK(e, address, e->link, e->address[e->rank], &e->address_bytes[e->rank]),
-                 "address");
+    return CHECK_LINK(e, address, e->link, e->address[e->rank], &e->address_bytes[e->rank]);
+}
+
+void check_end_up(check_end *e)
+{
+    const check_link_of *of = e->k->arg;
+    check_end_ok(e, check_end_create(e, of->id), "create");
+    add_memory(e, of->job->memory);
+    check_end_ok(e, check_end_address(e), "address");
     if (e->address_bytes[e->rank] > sizeof *e->address)
         check_fail("address() of '%s' has %llu bytes; 4096 at most", e->c->name,
                    (unsigned long long)e->address_bytes[e->rank]);
-    tell_all(e);
+    check_end_tell(e);
 }
 
 weft_conn *check_end_begin(check_end *e, uint32_t peer, uint32_t channel)

@@ -65,8 +65,13 @@ void check_link_run(check_run *r, const check_link_job *job);
 /* `st` must be WEFT_OK: the failure of a lawful call ends the check. */
 void check_end_ok(check_end *e, weft_status st, const char *member);
 
-/* open(), create(), address() and the exchange of addresses with all ranks. */
+/* create(), address() and the exchange of addresses with all ranks. */
 void check_end_up(check_end *e);
+
+/* These three alone. */
+weft_status check_end_create(check_end *e, const char *job_id);
+weft_status check_end_address(check_end *e);
+void check_end_tell(check_end *e);
 
 /* connect(), and ready() until the connection is up. */
 weft_conn *check_end_begin(check_end *e, uint32_t peer, uint32_t channel);

@@ -2,14 +2,12 @@
  *
  * A process of its own first asks probe(), and tries whether a transport that reaches nobody
  * reaches itself. So the process that forks the ranks never opens a module. */
-#include "base/clock.h"
 #include "base/time/pressure.h"
 #include "check/link/link.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 #include <weft/device.h>
 
 #define ALONE_MS 300u
@@ -23,13 +21,6 @@ typedef struct asked { /* in shared memory: what the first process found */
     char why[1024];
 } asked;
 
-static void new_id(char out[33])
-{
-    static uint32_t jobs; /* other checks run at the same time: an id is unlike any other's */
-    snprintf(out, 33, "%08x%08x%016llx", (unsigned)getpid(), jobs++,
-             (unsigned long long)clock_ns());
-}
-
 /* --- what it reaches --- */
 
 /* Whether a link of one rank connects to itself. */
@@ -40,7 +31,7 @@ static bool reaches_itself(const weft_link_table *t, void *module, const weft_co
     uint64_t bytes = sizeof address;
     weft_link *l = NULL;
     weft_conn *c = NULL;
-    new_id(id);
+    check_job_id(id);
     const weft_link_args args = {.struct_size = sizeof args,
                                  .ranks = 1,
                                  .local_ranks = 1,
@@ -161,7 +152,7 @@ void check_link_run(check_run *r, const check_link_job *job)
         if (strcmp(of.c->iface, "weft.link/1"))
             continue;
         asked *a = ask_first(r, of.c);
-        new_id(of.id);
+        check_job_id(of.id);
         if (a->reach == REACH_NOBODY)
             check_absent("'%s' cannot be used on this machine: %s", of.c->name, a->why);
         else if (a->reach == REACH_ITSELF && job->others_only)

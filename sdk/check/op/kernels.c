@@ -48,7 +48,7 @@ static void open_module(const weft_manifest *m, check_host *h, void **module)
 
 static const weft_op *find_op(void *ctx, const char *id, weft_op_self *self)
 {
-    const check_bench *b = ctx;
+    const check_dev *b = ctx;
     const host_component *c = own(b->run, "weft.op/1", id);
     const graph_ops others = graph_ops_of(b->run->h);
     if (!c)
@@ -67,7 +67,7 @@ static bool too_much(const check_call *c)
 }
 
 /* Call `fn` for the examples in one way of making them. */
-static uint32_t one_way(check_bench *b, const check_example_how *how, check_ops_rule fn)
+static uint32_t one_way(check_dev *b, const check_example_how *how, check_ops_rule fn)
 {
     static check_call c;
     const weft_op *op = op_of(b->run, b->k);
@@ -90,7 +90,7 @@ static uint32_t one_way(check_bench *b, const check_example_how *how, check_ops_
 /* Call `fn` for every example that the kernel accepts; returns their number. Sizes that are no
  * multiples of a vector have an end that is treated apart, large ones are cut into blocks, and
  * functions are flat or steep where values are large. */
-static uint32_t each_example(check_bench *b, check_ops_rule fn)
+static uint32_t each_example(check_dev *b, check_ops_rule fn)
 {
     check_example_how ways[] = {{{32, 16, 8, 4, 2}, 2, 0.25, 1, {find_op, b}},
                                 {{37, 23, 11, 7, 5}, 3, -6, 6, {find_op, b}},
@@ -104,7 +104,7 @@ static uint32_t each_example(check_bench *b, check_ops_rule fn)
 }
 
 /* The bench of one kernel, with its device up. */
-static uint32_t on_device(check_bench *b, check_ops_rule fn)
+static uint32_t on_device(check_dev *b, check_ops_rule fn)
 {
     const weft_manifest *m = check_manifest(b->run);
     static check_host own_host, other;
@@ -120,7 +120,7 @@ static uint32_t on_device(check_bench *b, check_ops_rule fn)
     }
     if (check_bench_up(b))
         seen = each_example(b, fn);
-    check_bench_down(b);
+    check_dev_close(b);
     if (b->other)
         check_close(b->c->manifest, b->module);
     check_close(m, b->kmodule);
@@ -138,7 +138,7 @@ static void each(check_run *r, check_ops_rule fn)
         const host_component *c = r->components[i];
         if (!c->iface || strcmp(c->iface, "weft.kernel/1") != 0)
             continue;
-        check_bench b = {.run = r, .kernel = c, .k = c->table, .who = c->name};
+        check_dev b = {.run = r, .kernel = c, .k = c->table, .who = c->name};
         b.c = device_of(r, b.k);
         if (b.c)
             seen += on_device(&b, fn);
@@ -153,7 +153,7 @@ static void each(check_run *r, check_ops_rule fn)
 
 /* --- 179 --- */
 
-static void keeps_rules(check_bench *b, check_call *c)
+static void keeps_rules(check_dev *b, check_call *c)
 {
     static const check_ops_rule rules[] = {
         check_call_agrees,  check_call_bound,   check_call_same, check_call_inputs,
@@ -181,7 +181,7 @@ static double typical(const weft_operand *o, const void *at)
 }
 
 /* Results differ by the rounding of two algorithms: 1e-3 in fp32, four roundings in 16 bits. */
-static void compare(const check_bench *b, const check_call *c, const check_image *kernel,
+static void compare(const check_dev *b, const check_call *c, const check_image *kernel,
                     const check_image *device)
 {
     for (uint32_t k = 0; k < c->nout; k++) {
@@ -204,10 +204,10 @@ static void compare(const check_bench *b, const check_call *c, const check_image
 
 static uint32_t pairs; /* examples that both accept */
 
-static void both(check_bench *b, check_call *c)
+static void both(check_dev *b, check_call *c)
 {
     check_image kernel = {0}, device = {0};
-    check_bench of_device = *b;
+    check_dev of_device = *b;
     of_device.k = NULL;
     of_device.who = b->c->name;
     if (!check_bench_accepts(&of_device, c, NULL))

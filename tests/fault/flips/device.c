@@ -1,17 +1,15 @@
 /* A device whose memory forgets: cpu, but on rank FLIP_RANK bit FLIP_BIT of the byte at the offset
  * FLIP_AT of the arena is inverted once, at the FLIP_READ-th time that the core reads a result,
  * which is after the lists of a step. Without FLIP_RANK it is cpu. */
-#include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <weft/device.h>
 
+#include "../../wrapped.h"
+
 static const weft_device_table *below;
 static weft_device_table table;
-static weft_component component;
-static const weft_component *const components[] = {&component, NULL};
-static weft_manifest manifest;
 static char *arena_base;
 static uint64_t arena_bytes, reads;
 static int flips;
@@ -51,23 +49,13 @@ static weft_status copy(weft_device *d, weft_stream *s, void *to, const void *fr
 
 const weft_manifest *weft_plugin_entry(void)
 {
-    void *lib = dlopen(FLIP_CPU, RTLD_NOW | RTLD_LOCAL);
-    const weft_manifest *(*entry)(void) = NULL;
-    void *symbol = lib ? dlsym(lib, "weft_plugin_entry") : NULL;
-    memcpy(&entry, &symbol, sizeof entry);
-    if (!entry)
+    const weft_manifest *cpu =
+        wrapped_load(FLIP_CPU, "weft.test.flip.device", "forgetful", &table, sizeof table);
+    if (!cpu)
         return NULL;
-    const weft_manifest *cpu = entry();
-    component = *cpu->components[0];
-    below = component.table;
-    memcpy(&table, below, sizeof table);
+    below = cpu->components[0]->table;
     table.open = open_device;
     table.arena = take_arena;
     table.copy = copy;
-    component.name = "forgetful";
-    component.table = &table;
-    manifest = *cpu;
-    manifest.id = "weft.test.flip.device";
-    manifest.components = components;
-    return &manifest;
+    return &wrapped_manifest;
 }

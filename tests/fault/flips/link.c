@@ -1,10 +1,11 @@
 /* A transport that changes what it carries: tcp, but rank FLIP_RANK receives bit FLIP_BIT of byte
  * FLIP_AT inverted, of all bytes that it receives, counted from 0. Without FLIP_RANK it is tcp. */
-#include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <weft/link.h>
+
+#include "../../wrapped.h"
 
 #define QUEUE 1024u /* receives of a connection under way; more than tcp takes */
 #define CONNS 64u
@@ -21,9 +22,6 @@ typedef struct wire {
 
 static const weft_link_table *below;
 static weft_link_table table;
-static weft_component component;
-static const weft_component *const components[] = {&component, NULL};
-static weft_manifest manifest;
 static wire wires[CONNS];
 static uint64_t seen; /* bytes received by this process */
 static int flips;
@@ -83,24 +81,14 @@ static weft_status progress(weft_conn *c, uint32_t flags, uint64_t *sent, uint64
 
 const weft_manifest *weft_plugin_entry(void)
 {
-    void *lib = dlopen(FLIP_TCP, RTLD_NOW | RTLD_LOCAL);
-    const weft_manifest *(*entry)(void) = NULL;
-    void *symbol = lib ? dlsym(lib, "weft_plugin_entry") : NULL;
-    memcpy(&entry, &symbol, sizeof entry);
-    if (!entry)
+    const weft_manifest *tcp =
+        wrapped_load(FLIP_TCP, "weft.test.flip.link", "flip", &table, sizeof table);
+    if (!tcp)
         return NULL;
-    const weft_manifest *tcp = entry();
-    component = *tcp->components[0];
-    below = component.table;
-    memcpy(&table, below, sizeof table);
+    below = tcp->components[0]->table;
     table.create = create;
     table.connect = connect_to;
     table.recv = receive;
     table.progress = progress;
-    component.name = "flip";
-    component.table = &table;
-    manifest = *tcp;
-    manifest.id = "weft.test.flip.link";
-    manifest.components = components;
-    return &manifest;
+    return &wrapped_manifest;
 }

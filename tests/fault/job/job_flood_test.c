@@ -64,13 +64,9 @@ static void relay(int listener, uint16_t port, int record)
 /* Rank `me` joins through a relay, which records the first flight of its handshake. */
 static pid_t join_recorded(ranks *r, uint32_t me, flood *f)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof a;
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), ends[2];
+    struct sockaddr_in a;
+    int listener = loopback_listen(&a), ends[2];
     assert_int_equal(pipe(ends), 0);
-    assert_int_equal(bind(listener, (struct sockaddr *)&a, n), 0);
-    assert_int_equal(listen(listener, 1), 0);
-    getsockname(listener, (struct sockaddr *)&a, &n);
     pid_t pid = fork();
     if (pid == 0)
         relay(listener, r->port, ends[1]);

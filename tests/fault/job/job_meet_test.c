@@ -6,6 +6,8 @@
 #include <weft/host.h>
 
 #include "ranks.h"
+/* after ranks.h */
+#include "pair.h"
 
 #define BIG (1u << 20)
 
@@ -133,45 +135,6 @@ TEST(by_name)
 
 /* --- the table that transports authenticate their sockets with --- */
 
-/* Connect ranks 0 and 1 by an address in the store. */
-static weft_status connect_pair(job *j, uint32_t me, const char *key, int *out)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    weft_status st;
-    if (me == 0) {
-        st = expect(!bind(fd, (struct sockaddr *)&a, n) && !listen(fd, 1) &&
-                        !getsockname(fd, (struct sockaddr *)&a, &n),
-                    "no socket");
-        if (st == WEFT_OK)
-            st = job_put(j, key, &a, sizeof a);
-        *out = st != WEFT_OK ? -1 : accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-        close(fd);
-    } else {
-        void *value = NULL;
-        uint64_t bytes;
-        st = job_get(j, key, 120, &value, &bytes);
-        if (st == WEFT_OK && bytes == sizeof a && !connect(fd, value, sizeof a))
-            *out = fd;
-        free(value);
-    }
-    if (*out >= 0)
-        fcntl(*out, F_SETFL, O_NONBLOCK);
-    return st != WEFT_OK ? st : expect(*out >= 0, "the two did not connect");
-}
-
-static weft_status shake(const weft_host_tls *tls, weft_tls *t, int fd)
-{
-    weft_status st;
-    uint64_t until = clock_ms() + RANKS_WAIT_MS;
-    while ((st = tls->handshake(t)) == WEFT_BUSY && clock_ms() < until) {
-        struct pollfd p = {.fd = fd, .events = tls->wants(t) == 2 ? POLLOUT : POLLIN};
-        poll(&p, 1, 100);
-    }
-    return st;
-}
-
 /* Under one label: bytes through the session, or, for the second connection, past its end. Under
  * two labels: refused. */
 static weft_status use_table(job *j, uint32_t me, const char *label, int32_t how)
@@ -182,11 +145,11 @@ static weft_status use_table(job *j, uint32_t me, const char *label, int32_t how
     char key[32], got[8] = "", mine[8] = "from .";
     snprintf(key, sizeof key, "addr %d", how);
     mine[5] = (char)('0' + me);
-    weft_status st = connect_pair(j, me, key, &fd);
+    weft_status st = pair_connect(j, me, key, &fd);
     if (st == WEFT_OK)
         st = tls->start(tls->ctx, fd, me == 0, label, &t);
     if (st == WEFT_OK)
-        st = shake(tls, t, fd);
+        st = pair_shake(tls, t, fd);
     if (st != WEFT_OK && how == 2)
         shutdown(fd, SHUT_RDWR);
     uint64_t done = 0, until = clock_ms() + RANKS_WAIT_MS;

@@ -13,6 +13,8 @@
 
 #include "job/wire/tls.h"
 #include "ranks.h"
+/* after ranks.h */
+#include "pair.h"
 
 #define NEEDLES 16
 #define CHUNK (1u << 20)
@@ -94,38 +96,10 @@ static void search_all(uint32_t *dumped, uint32_t *kept)
 static weft_status link_up(job *j, uint32_t me, int *out, weft_tls **session)
 {
     const weft_host_tls *tls = job_tls_table(j);
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    weft_status st = WEFT_OK;
-    if (me == 0) {
-        if (bind(fd, (struct sockaddr *)&a, n) || listen(fd, 1) ||
-            getsockname(fd, (struct sockaddr *)&a, &n))
-            abort();
-        st = job_put(j, "address", &a, sizeof a);
-        *out = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-        close(fd);
-    } else {
-        void *value = NULL;
-        uint64_t bytes;
-        st = job_get(j, "address", 20, &value, &bytes);
-        if (st != WEFT_OK || connect(fd, value, sizeof a))
-            abort();
-        free(value);
-        *out = fd;
-    }
-    fcntl(*out, F_SETFL, O_NONBLOCK);
+    weft_status st = pair_connect(j, me, "address", out);
     if (st == WEFT_OK)
         st = tls->start(tls->ctx, *out, me == 0, "a link", session);
-    for (weft_status shaken = WEFT_BUSY; st == WEFT_OK && shaken != WEFT_OK;) {
-        struct pollfd p = {.fd = *out, .events = tls->wants(*session) == 2 ? POLLOUT : POLLIN};
-        shaken = tls->handshake(*session);
-        if (shaken == WEFT_BUSY)
-            poll(&p, 1, 20);
-        else
-            st = shaken;
-    }
-    return st;
+    return st == WEFT_OK ? pair_shake(tls, *session, *out) : st;
 }
 
 /* The store's connections and a link are up. */

@@ -24,6 +24,7 @@
 #include "job/stop.h"
 #include "job/wire/key.h"
 #include "key_file.h"
+#include "loopback.h"
 #include "patience.h"
 
 #include <cmocka.h> /* last: it has a macro called fail */
@@ -117,24 +118,12 @@ static inline weft_status ranks_until_told(job *j)
     return st;
 }
 
-/* A port that was free a moment ago. */
-static inline uint16_t ranks_port(void)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (bind(fd, (struct sockaddr *)&a, sizeof a) || getsockname(fd, (struct sockaddr *)&a, &n))
-        abort();
-    close(fd);
-    return ntohs(a.sin_port);
-}
-
 static inline void ranks_prepare(ranks *r, uint32_t n)
 {
     *r = (ranks){
         .n = n, .frozen_after = 5, .join_timeout = 120, .liar = RANKS_MAX, .level = WEFT_LOG_ERROR};
     snprintf(r->addr, sizeof r->addr, "127.0.0.1");
-    r->port = ranks_port();
+    r->port = loopback_port();
     if (pipe2(r->ready, O_CLOEXEC))
         abort();
     snprintf(r->key, sizeof r->key, "/tmp/weft-fault-%d.key", getpid());

@@ -7,7 +7,6 @@
  * and "destroy", a line each. With LATE_DIES = n rank LATE_RANK kills itself at its n-th send, or,
  * for 0, when it creates its link. */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,13 +18,12 @@
 #include <weft/host.h>
 #include <weft/link.h>
 
+#include "../../wrapped.h"
+
 static const weft_host *host;
 static const weft_manifest *tcp;
 static const weft_link_table *below;
 static weft_link_table table;
-static weft_component component;
-static const weft_component *const components[] = {&component, NULL};
-static weft_manifest manifest;
 static int is_late;
 static uint32_t my_rank;
 static long dies_after = -1; /* sends; -1: it does not */
@@ -129,27 +127,16 @@ static weft_status module_open(const weft_host *h, void **module)
 
 const weft_manifest *weft_plugin_entry(void)
 {
-    void *lib = dlopen(LATE_TCP, RTLD_NOW | RTLD_LOCAL);
-    const weft_manifest *(*entry)(void) = NULL;
-    void *symbol = lib ? dlsym(lib, "weft_plugin_entry") : NULL;
-    memcpy(&entry, &symbol, sizeof entry);
-    if (!entry)
+    tcp = wrapped_load(LATE_TCP, "weft.test.late", "late", &table, sizeof table);
+    if (!tcp)
         return NULL;
-    tcp = entry();
-    component = *tcp->components[0];
-    below = component.table;
-    memcpy(&table, below, sizeof table);
+    below = tcp->components[0]->table;
     table.create = create;
     table.connect = connect_late;
     table.send = send_or_die;
     table.abort = abort_link;
     table.disconnect = disconnect;
     table.destroy = destroy;
-    component.name = "late";
-    component.table = &table;
-    manifest = *tcp;
-    manifest.id = "weft.test.late";
-    manifest.components = components;
-    manifest.open = module_open;
-    return &manifest;
+    wrapped_manifest.open = module_open;
+    return &wrapped_manifest;
 }

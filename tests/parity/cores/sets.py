@@ -35,22 +35,13 @@ MORE = [{"optim.rule": rule} for rule in ("adam", "adam8", "adamw", "sgd")] + [
 class Sets(w.Bench):
     def ranks(self, out, job, places):
         """[(status, what it said)] of ranks that differ in (variables, words)."""
-        w.weft("key", "-o", self.path(out + ".key"))
-        job = JOB | job | {"run.key": self.path(out + ".key")}
-        port, running = str(w.free_port()), []
-        for rank, (variables, words) in enumerate(places):
-            extra = variables | {"RANK": str(rank), "WORLD_SIZE": str(len(places)),
-                                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-            running.append(subprocess.Popen(
-                [w.WEFT, "train", self.ini, *self.options(out, job), *words],
-                env=w.environment(extra), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE, text=True))
-            self.addCleanup(running[-1].wait)
-            self.addCleanup(running[-1].kill)
-        ends = [(r.communicate(timeout=w.TIMEOUT)[1], r.returncode) for r in running]
-        for said, _ in ends:
+        port, command = w.free_port(), self.command(out, JOB | job | {"run.key": self.key_file()})
+        ended = w.ends([
+            self.by_hand(command + words, variables | w.place_of(rank, len(places), port))
+            for rank, (variables, words) in enumerate(places)])
+        for _, said in ended:
             self.assertNotRegex(said, w.SANITIZERS)
-        return [(status, said) for said, status in ends]
+        return ended
 
     def here(self):
         """The sets that this machine has."""

@@ -29,18 +29,10 @@ class Join(w.Bench):
 
     def start(self, out, jobs, resume=(), extra=None):
         """One process a job; [(status, what it said)] in rank order."""
-        common = {"WORLD_SIZE": len(jobs), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": w.free_port()}
-        ranks = []
-        for rank, job in enumerate(jobs):
-            words = ["train", self.ini, *self.options(out, job)]
-            env = w.environment({k: str(v) for k, v in common.items()} | {"RANK": str(rank)}
-                                | (extra or {}))
-            ranks.append(subprocess.Popen(
-                [w.WEFT, *words, *(["--resume"] if rank in resume else [])], env=env, text=True,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
-            self.addCleanup(ranks[-1].kill)
-        said = [r.communicate(timeout=w.TIMEOUT)[0] for r in ranks]
-        return [(r.returncode, text) for r, text in zip(ranks, said)]
+        port = w.free_port()
+        return w.ends([self.by_hand(self.command(out, job) + ["--resume"] * (rank in resume),
+                                    w.place_of(rank, len(jobs), port) | (extra or {}))
+                       for rank, job in enumerate(jobs)])
 
     def refused(self, jobs, *words, resume=(), status=(1, 2), change=()):
         """All ranks end, the last with one of `status`, and each says the first of `words`."""

@@ -17,11 +17,6 @@ LOOPBACK = "127.0.0.1 localhost\n::1 localhost\n"
 
 
 class Names(w.Bench):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        w.weft("key", "-o", cls.path("key"))
-
     def start(self, name, hosts, extra, job=None, of_rank=None, away=()):
         """One process for each text of `hosts`, its /etc/hosts; [(status, what it said)]. `away`:
         a rank, and what starts it on another machine."""
@@ -32,17 +27,13 @@ class Names(w.Bench):
                 f.write(LOOPBACK + text)
             common = of_rank(rank) if of_rank else {"WORLD_SIZE": str(len(hosts)),
                                                     "RANK": str(rank)}
-            words = [w.WEFT, "train", self.ini,
-                     *self.options(name, JOB | {"run.key": self.path("key")} | (job or {}))]
             own = ["unshare", "--mount", "sh", "-c",
                    f"mount --bind {own} /etc/hosts; exec \"$@\"", "sh"]
-            ranks.append(subprocess.Popen(
-                [*(away[1] if away and rank == away[0] else ()), *own, *words],
-                env=w.environment(common | extra), text=True, stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
-            self.addCleanup(ranks[-1].kill)
-        said = [r.communicate(timeout=w.TIMEOUT)[0] for r in ranks]
-        return [(r.returncode, text) for r, text in zip(ranks, said)]
+            ranks.append(self.by_hand(
+                [*(away[1] if away and rank == away[0] else ()), *own,
+                 *self.command(name, JOB | {"run.key": self.key_file()} | (job or {}))],
+                common | extra))
+        return w.ends(ranks)
 
     def meets(self, name, hosts, addr, *said, **job):
         extra = {"MASTER_ADDR": addr, "MASTER_PORT": str(w.free_port())}

@@ -18,6 +18,7 @@ static const graph_mesh alone = {0}, two = {.n = 1, .name = {"m"}, .size = {2}};
 static const weft_shape matrix = {.dtype = WEFT_F32, .rank = 2, .axes = {{"rows", 4}, {"cols", 6}}};
 static const weft_shape rows = {.dtype = WEFT_BF16, .rank = 1, .axes = {{"rows", 4}}};
 static const weft_shape others = {.dtype = WEFT_F32, .rank = 1, .axes = {{"rows", 5}}};
+static const weft_shape named = {.dtype = WEFT_F32, .rank = 1, .axes = {{"lines", 4}}};
 static const weft_shape numbers = {.dtype = WEFT_I32, .rank = 1, .axes = {{"rows", 4}}};
 static const weft_shape full = {
     .dtype = WEFT_F32,
@@ -48,6 +49,7 @@ static const infer_case cases[] = {
     {"broadcast", {&numbers, &matrix}, {ATTR("cols", 1)}, "i32 rows 4 cols 6"},
     {"broadcast", {&rows, &matrix}, {ATTR("rows", 0)}, "does not have the axes of f32 [rows 4, c"},
     {"broadcast", {&others, &matrix}, {ATTR("cols", 1)}, "f32 [rows 5] does not have the axes"},
+    {"broadcast", {&named, &matrix}, {ATTR("cols", 1)}, "f32 [lines 4] does not have the axes"},
     {"broadcast", {&rows}, {ATTR("cols", 1)}, "it takes two tensors"},
     {"repeat", {&rows}, {ATTR("cols", 0), ATTR("size", 3)}, "bf16 cols 3 rows 4"},
     {"repeat", {&rows}, {ATTR("size", 3), ATTR("cols", 1)}, "bf16 rows 4 cols 3"},

@@ -283,6 +283,7 @@ static const infer_case cases[] = {
      NULL,
      "f32 [tokens 8, embed 4] and f32 [tokens 8, embed 5]"},
     {"add", {X, "f32 embed=4,tokens=8"}, NULL, "operands of one shape or scalars"},
+    {"add", {X, "f32 tokens=8,channel=4"}, NULL, "operands of one shape or scalars"},
     {"add", {X}, NULL, "takes 2 inputs, not 1"},
     {"sqrt", {"i32 embed=4"}, NULL, "not on i32 [embed 4]"},
 };

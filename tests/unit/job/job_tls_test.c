@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "base/number/rng.h"
 #include "job/wire/tls.h"
+#include "loopback.h"
 
 #include <cmocka.h> /* last: it has a macro called fail */
 
@@ -40,12 +41,8 @@ static int close_context(void **state)
 /* A connected pair of TCP sockets: buffers and ends as they are between machines. */
 static void tcp_pair(int fd[2])
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof a;
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(listen(listener, 1), 0);
-    getsockname(listener, (struct sockaddr *)&a, &n);
+    struct sockaddr_in a;
+    int listener = loopback_listen(&a);
     fd[1] = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(fd[1], (struct sockaddr *)&a, sizeof a), 0);
     fd[0] = accept(listener, NULL, NULL);
