@@ -102,8 +102,11 @@ static bool open_part(reading *p, const char *out_dir, uint32_t rank)
     run_trace_part_path(out_dir, rank, path);
     const int fd = data_file_open_regular(AT_FDCWD, path, false, &info);
     *p = (reading){.from = fd < 0 ? NULL : fdopen(fd, "r"), .rank = rank};
-    if (!p->from)
+    if (!p->from) {
+        if (fd >= 0)
+            close(fd);
         return false;
+    }
     while (next(p, &r))
         continue;
     p->clocks_known = true;
@@ -118,6 +121,7 @@ static void close_part(reading *p)
     free(p->subjects.at);
     free(p->events.at);
 }
+
 static bool all_complete(const run_trace_parts *all)
 {
     bool complete = true;

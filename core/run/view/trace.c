@@ -25,9 +25,7 @@
 
 #define ROUNDS 10
 #define CLOCK_SECONDS 60.0
-#define JOIN_WAIT_MS 400      /* wait for parts of other ranks after a failure */
 #define EVENTS_MAX (1u << 20) /* of a step: 56 MiB */
-
 #define ROOM_BYTES 65536u
 
 /* Bytes of trace.json that an event takes at most, without its texts: where the clock has run for
@@ -287,11 +285,12 @@ static uint32_t *place_of(const run_trace *t, const run_trace_key *k)
     }
 }
 
-static void grow_places(run_trace *t)
+/* Make the hash table anew, with so many places. */
+static void place_all(run_trace *t, uint32_t places)
 {
-    t->places = t->places ? 2 * t->places : 256;
     free(t->place);
-    t->place = mem_alloc(t->places * sizeof *t->place);
+    t->places = places;
+    t->place = mem_alloc(places * sizeof *t->place + 1);
     for (uint32_t i = 0; i < t->subjects.n; i++)
         *place_of(t, &t->subjects.at[i]) = i + 1;
 }
@@ -302,7 +301,7 @@ static uint32_t subject_of(run_trace *t, const run_trace_event *e)
     const run_trace_key k = {e->span.name, e->live,
                              is_operation(&e->span) ? e->collective : UINT32_MAX};
     if (2 * t->subjects.n >= t->places)
-        grow_places(t);
+        place_all(t, t->places ? 2 * t->places : 256);
     uint32_t *place = place_of(t, &k);
     if (!*place) {
         put_subject(t, &k);
@@ -310,15 +309,6 @@ static uint32_t subject_of(run_trace *t, const run_trace_event *e)
         *place = t->subjects.n;
     }
     return *place - 1;
-}
-
-/* The subjects from `known` on are not in the part; returns 0. */
-static uint32_t forget(run_trace *t, uint32_t known)
-{
-    t->subjects.n = known;
-    t->places /= 2;
-    grow_places(t);
-    return 0;
 }
 
 static void put_event(run_trace *t, const run_trace_event *e)
@@ -380,10 +370,13 @@ void run_trace_flush(run_trace *t)
             put_event(t, &t->events.at[i]);
             written++;
         }
-    if (settle(t))
+    if (settle(t)) {
         t->text += (fits ? steps : 0) + (all ? details : 0);
-    else
-        written = forget(t, known);
+    } else {
+        written = 0;
+        t->subjects.n = known; /* the part lacks the others */
+        place_all(t, t->places);
+    }
     t->left_out += t->events.n - written;
     t->events.n = 0;
     memset(t->started, 0, t->plan->channels.n * sizeof *t->started);
