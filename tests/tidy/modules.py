@@ -22,7 +22,7 @@ LAYERS = CORE + SDK + TOOLS
 # of its own.
 FORBIDDEN = {"schedule": "host graph job", "plan": "config job", "sim": "job",
              "comm": "graph resolve plan", **{tool: "check" for tool in TOOLS}}
-CORE_LINES = 56196  # and falling
+CORE_LINES = 56278  # and falling
 # What a module's external names begin with, where that is not the module's name. A header of base/
 # is a topic of its own, and its name is the prefix.
 PREFIXES = {"schedule": ["sched"], "weft": ["cli", "main", "commands"]}

@@ -14,11 +14,12 @@ void rng_words(uint64_t key, uint64_t counter, uint32_t stream, uint32_t out[4])
 /* Key of a named stream under a seed (FNV-1a of the name mixed with the seed). [any] */
 uint64_t rng_key(uint64_t seed, const char *name);
 
-/* Standard normal number `index` of the stream `key` (Box-Muller, in double). [any] */
+/* Standard normal number `index` of the stream `key` (Box-Muller, in double), the same on every
+ * machine. [any] */
 double rng_normal(uint64_t key, uint64_t index);
 
 /* Normals first .. first + n - 1 of the stream, times `deviation`, as fp32: the same numbers as
- * rng_normal(), in half the time. [any] */
+ * rng_normal(), in a fraction of the time. [any] */
 void rng_normals(uint64_t key, uint64_t first, uint64_t n, float deviation, float *out);
 
 /* Uniform integer in [0, n), n > 0, number `index` of the stream; unbiased to 2^-64 n. [any] */
