@@ -26,7 +26,12 @@
  * their gradient are split, because their blocks fit the caches better. Splitting loses with parts
  * too narrow for oneDNN's blocks (LEAST_...), and with oneDNN's AVX2 kernels, which use another
  * algorithm on one thread and are up to twice as slow; with few tokens, oneDNN's own threading is
- * equal or up to 5 % faster. AMX is not measured. In these cases the product is not split.
+ * equal or up to 5 % faster. In these cases the product is not split.
+ *
+ * With AMX products of bf16 are not split either, since y would take up to twice the time. Of the
+ * two kernels that oneDNN 2.6 has there, its first choice ("brg") loses where it sums over much:
+ * with 1024 tokens and more dw takes 1.1 to 1.9 times the time of the other one ("gemm"), and
+ * dx 1.0 to 2.0 times from 1536 outputs on (Xeon at 2.6 GHz, two cores). Everywhere else it wins.
  *
  * If oneDNN has only its reference kernel (bf16 before AVX-512, fp16 before AVX512-FP16), 16-bit
  * operands are widened to fp32 first and the result is rounded afterwards. */
@@ -40,7 +45,9 @@ enum {
     GRAIN = 32,          /* parts begin at multiples of it */
     LEAST_SIDE = 96,     /* of a part, in elements: the minimum */
     LEAST_COLUMNS = 384, /* ... of y and dx */
-    FEW_TOKENS = 512     /* per thread; below, no split along tokens, and none of y */
+    FEW_TOKENS = 512,    /* per thread; below, no split along tokens, and none of y */
+    AMX_TOKENS = 1024,   /* "gemm" kernels for AMX: the minimum */
+    AMX_SUM = 1536       /* ... of what dx sums over */
 };
 
 /* Rows [m0, m0 + m) and columns [n0, n0 + n) of results [b0, b0 + count) of the batch. */
@@ -205,6 +212,46 @@ static bool is_slow(dnnl_primitive_desc_t pd)
            strncmp(name, "ref", 3) == 0;
 }
 
+static bool has_isa(dnnl_cpu_isa_t isa)
+{
+    return ((unsigned)dnnl_get_effective_cpu_isa() & (unsigned)isa) == (unsigned)isa;
+}
+
+/* Whether oneDNN computes the product with AMX. */
+static bool takes_amx(const weft_prepared *p, const struct product *q)
+{
+    return !q->wide && p->a.dt == WEFT_BF16 && has_isa(dnnl_cpu_isa_avx512_core_amx);
+}
+
+static bool prefers_gemm(const weft_prepared *p, const struct product *q)
+{
+    return takes_amx(p, q) && p->a.rows >= AMX_TOKENS &&
+           (p->op->form == PRODUCT_DW || (p->op->form == PRODUCT_DX && p->a.cols >= AMX_SUM));
+}
+
+/* Replace oneDNN's first choice by its "gemm" kernel, if it has one. */
+static void choose_gemm(dnnl_primitive_desc_t *pd, const dnnl_matmul_desc_t *md,
+                        const_dnnl_primitive_attr_t attr, dnnl_engine_t engine)
+{
+    dnnl_primitive_desc_iterator_t it;
+    dnnl_status_t st = dnnl_primitive_desc_iterator_create(&it, md, attr, engine, NULL);
+    if (st != dnnl_success)
+        return;
+    for (; st == dnnl_success; st = dnnl_primitive_desc_iterator_next(it)) {
+        dnnl_primitive_desc_t next = dnnl_primitive_desc_iterator_fetch(it), drop = next;
+        const char *name = "";
+        if (dnnl_primitive_desc_query(next, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
+            strncmp(name, "gemm", 4) == 0) {
+            drop = *pd;
+            *pd = next;
+        }
+        dnnl_primitive_desc_destroy(drop);
+        if (drop != next)
+            break;
+    }
+    dnnl_primitive_desc_iterator_destroy(it);
+}
+
 static dnnl_status_t choose(const weft_prepared *p, const struct product *q, const struct shapes *s,
                             dnnl_primitive_desc_t *pd)
 {
@@ -216,6 +263,8 @@ static dnnl_status_t choose(const weft_prepared *p, const struct product *q, con
         st = attributes(&attr, p->a.accumulate && !q->wide);
     if (st == dnnl_success)
         st = dnnl_primitive_desc_create(pd, &md, attr, p->d->engine, NULL);
+    if (st == dnnl_success && prefers_gemm(p, q))
+        choose_gemm(pd, &md, attr, p->d->engine);
     if (attr)
         dnnl_primitive_attr_destroy(attr);
     return st;
@@ -309,12 +358,10 @@ static dnnl_status_t build(const weft_prepared *p, struct product *q, const stru
     return st;
 }
 
-/* True if oneDNN has the kernels for which splitting was measured. */
-static bool pays(void)
+/* True if splitting is faster with the kernels that oneDNN has here. */
+static bool pays(const weft_prepared *p, const struct product *q)
 {
-    const unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();
-    return (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core &&
-           (isa & dnnl_cpu_isa_avx512_core_amx) != dnnl_cpu_isa_avx512_core_amx;
+    return has_isa(dnnl_cpu_isa_avx512_core) && !takes_amx(p, q);
 }
 
 /* Build the product split or whole, whichever is expected to be faster. */
@@ -322,7 +369,7 @@ static dnnl_status_t build_best(const weft_prepared *p, struct product *q, const
 {
     const int64_t threads = p->d->threads;
     const struct way w = way_of(p, f, size_of(q, p->a.dt)), rows = {threads, true};
-    dnnl_status_t st = pays() && w.parts > 1 ? build(p, q, f, w) : dnnl_unimplemented;
+    dnnl_status_t st = pays(p, q) && w.parts > 1 ? build(p, q, f, w) : dnnl_unimplemented;
     if (st == dnnl_success && q->scratch > ROOM) {
         const bool tokens = p->op->form != PRODUCT_DW && !w.rows && f->m / threads >= FEW_TOKENS;
         drop_parts(q);
