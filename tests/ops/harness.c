@@ -72,7 +72,7 @@ static weft_status open_device(struct bench *b)
     return st;
 }
 
-weft_status bench_open(struct bench *b, const char *isa, int threads)
+static void open_module(struct bench *b, const char *isa, int threads)
 {
     memset(b, 0, sizeof *b);
     check_host_begin(&b->host, "the host of a test");
@@ -81,10 +81,15 @@ weft_status bench_open(struct bench *b, const char *isa, int threads)
     b->close = m->close;
     set_options(b, m->components[0], isa, threads);
     assert_int_equal(m->open(&b->host.own, &b->module), WEFT_OK);
+}
+
+weft_status bench_open(struct bench *b, const char *isa, int threads)
+{
+    open_module(b, isa, threads);
     weft_status st = open_device(b);
     if (st != WEFT_OK) {
         b->t->close(b->d);
-        m->close(b->module);
+        b->close(b->module);
         check_host_end(&b->host);
     }
     return st;
@@ -108,29 +113,23 @@ void bench_finish(struct bench *b)
         fail_msg("%s", b->host.why);
 }
 
-#if defined(__x86_64__)
-static void find_isas(const char *have[5])
-{
-    const int v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const int v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    have[0] = "v2";
-    have[1] = v3 ? "v3" : NULL;
-    have[2] = v4 ? "v4" : NULL;
-    have[3] = v4 && __builtin_cpu_supports("avx512bf16") ? "v4bf16" : NULL;
-}
-#else
-static void find_isas(const char *have[5])
-{
-    have[0] = "plain";
-}
-#endif
-
 const char *const *bench_isas(void)
 {
-    static const char *have[5] = {"auto"};
-    if (bench_is_cpu())
-        find_isas(have);
+    enum { SETS = 8 };
+    static const char *have[SETS + 1] = {"auto"};
+    static char text[256];
+    struct bench b;
+    uint64_t bytes = sizeof text;
+    if (!bench_is_cpu() || *text)
+        return have;
+    open_module(&b, "auto", 1); /* and no device: with the first one oneDNN chooses, for good */
+    assert_int_equal(b.t->kernel_sets(b.module, b.conf, text, &bytes), WEFT_OK);
+    b.close(b.module);
+    check_host_end(&b.host);
+    for (char *at = strtok(text, "|"), **to = (char **)have; at; at = strtok(NULL, "|")) {
+        assert_true(to < (char **)have + SETS);
+        *to++ = at;
+    }
     return have;
 }
 

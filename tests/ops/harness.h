@@ -40,8 +40,8 @@ void bench_finish(struct bench *b);
 /* Is it the cpu device that is tested? */
 int bench_is_cpu(void);
 
-/* Instruction sets that this CPU has, narrowest first; NULL ends the list. Of another device: one
- * name that means nothing. */
+/* The sets of kernels that the device has for this CPU, narrowest first; NULL ends the list. Of
+ * another device: one name that means nothing. */
 const char *const *bench_isas(void);
 
 /* Put into c->y what the op gives for c->x: check_reference(), which has to know it. */

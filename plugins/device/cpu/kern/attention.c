@@ -184,7 +184,9 @@ INLINE void forward_heads(const struct cpu_job *j, int64_t begin, int64_t end, c
  * [T,H]. Item: a query head of a sequence. */
 void KERNEL(attention)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
+    tiles_begin();
 #define CALL(dt) forward_heads(j, begin, end, scratch, dt)
     BY_TYPE(j->a->dt, CALL);
 #undef CALL
+    tiles_end();
 }

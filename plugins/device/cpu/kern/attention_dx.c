@@ -296,7 +296,9 @@ INLINE void backward_heads(const struct cpu_job *j, int64_t begin, int64_t end, 
  */
 void KERNEL(attention_dx)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
+    tiles_begin();
 #define CALL(dt) backward_heads(j, begin, end, scratch, dt)
     BY_TYPE(j->a->dt, CALL);
 #undef CALL
+    tiles_end();
 }

@@ -6,6 +6,7 @@
 
 #define CPU_KERNEL_PROTOTYPE(name) cpu_kernel KERNEL(name);
 CPU_KERNELS(CPU_KERNEL_PROTOTYPE)
+CPU_TILE_KERNELS(CPU_KERNEL_PROTOTYPE)
 cpu_scratch KERNEL(attention_scratch), KERNEL(attention_dx_scratch),
     KERNEL(attention_cached_scratch);
 

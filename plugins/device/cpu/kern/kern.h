@@ -88,9 +88,12 @@ typedef void cpu_kernel(const struct cpu_job *j, int64_t begin, int64_t end, cha
     X(cast)                                                                                        \
     X(sumsq)                                                                                       \
     X(ew)                                                                                          \
-    X(attention)                                                                                   \
     X(attention_cached)                                                                            \
-    X(product_row)                                                                                 \
+    X(product_row)
+
+/* Those that a set with tiles has of its own (kern/simd/tiles.h). */
+#define CPU_TILE_KERNELS(X)                                                                        \
+    X(attention)                                                                                   \
     X(attention_dx)
 
 /* Bytes of scratch that a thread needs for a job of these sizes. */
@@ -102,9 +105,11 @@ struct cpu_kernels {
     int32_t lanes; /* floats in a vector */
     cpu_scratch *attention_scratch, *attention_dx_scratch, *attention_cached_scratch;
     CPU_KERNELS(CPU_KERNEL_FIELD)
+    CPU_TILE_KERNELS(CPU_KERNEL_FIELD)
 };
 
-extern const struct cpu_kernels cpu_kernels_v2, cpu_kernels_v3, cpu_kernels_v4, cpu_kernels_v4bf16;
+extern const struct cpu_kernels cpu_kernels_v2, cpu_kernels_v3, cpu_kernels_v4, cpu_kernels_v4bf16,
+    cpu_kernels_v4amx;
 extern const struct cpu_kernels cpu_kernels_plain; /* the only set on non-x86-64 processors */
 
 #define CPU_JOIN_(a, b) a##_##b

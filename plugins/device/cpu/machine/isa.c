@@ -4,6 +4,7 @@
  * that two machines that use the same set get the same bits. oneDNN takes its instruction set once
  * a process, before its first use, and prefers what it is given to ONEDNN_MAX_CPU_ISA: that
  * variable is read here and limits both. */
+#define _GNU_SOURCE
 #include "cpu.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,8 @@ struct set {
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static bool has_any(void)
 {
@@ -44,15 +47,17 @@ static bool has_v4bf16(void)
     return has_v4() && __builtin_cpu_supports("avx512bf16");
 }
 
-/* The tiles of AMX with products of bf16, and an operating system that saves them. */
+/* The tiles of AMX with products of bf16, and an operating system that saves them and lets this
+ * process use them (ARCH_REQ_XCOMP_PERM). */
 static bool has_v4amx(void)
 {
     const unsigned tiles = 1u << 24, bf16 = 1u << 22, saved = 3u << 17;
+    const long ask = 0x1023, state = 18;
     unsigned a, b, c, d, low, high;
     if (!has_v4bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & tiles) || !(d & bf16))
         return false;
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return (low & saved) == saved;
+    return (low & saved) == saved && syscall(SYS_arch_prctl, ask, state) == 0;
 }
 
 /* Narrowest first. */
@@ -61,7 +66,7 @@ static const struct set sets[] = {
     {"v3", &cpu_kernels_v3, has_v3, dnnl_cpu_isa_avx2},
     {"v4", &cpu_kernels_v4, has_v4, dnnl_cpu_isa_avx512_core},
     {"v4bf16", &cpu_kernels_v4bf16, has_v4bf16, dnnl_cpu_isa_avx512_core_bf16},
-    {"v4amx", &cpu_kernels_v4bf16, has_v4amx, dnnl_cpu_isa_avx512_core_amx},
+    {"v4amx", &cpu_kernels_v4amx, has_v4amx, dnnl_cpu_isa_avx512_core_amx},
 };
 
 /* How many of the sets ONEDNN_MAX_CPU_ISA allows. */

@@ -68,16 +68,47 @@ INLINE void panel_product(const struct panel *p, const int add, const uint32_t d
         panel_strip(p, n0, 1, add, dt);
 }
 
-/* Called often and from many places: four functions, not inlined. */
-#define PANEL_ENTRY(name, add, dt)                                                                 \
+/* Transpose a tile of VL x VL: rows k and k + VL / 2 are interleaved, log2(VL) times. */
+INLINE void transpose_tile(vf tile[VL])
+{
+    for (int step = 1; step < VL; step *= 2) {
+        vf to[VL];
+        for (int k = 0; k < VL / 2; k++) {
+            to[2 * k] = v_zip_low(tile[k], tile[k + VL / 2]);
+            to[2 * k + 1] = v_zip_high(tile[k], tile[k + VL / 2]);
+        }
+        memcpy(tile, to, sizeof to);
+    }
+}
+
+#ifdef CPU_TILES
+#include "kern/simd/tiles.h"
+#else
+INLINE void tiles_begin(void)
+{
+}
+
+INLINE void tiles_end(void)
+{
+}
+
+INLINE void tiles_product(const struct panel *p, const int add)
+{
+    panel_product(p, add, WEFT_BF16);
+}
+#endif
+
+/* Called often and from many places: four functions, not inlined. Those of bf16 are called between
+ * tiles_begin() and tiles_end() of the thread. */
+#define PANEL_ENTRY(name, product, ...)                                                            \
     static __attribute__((noinline, unused)) void name(const struct panel *p)                      \
     {                                                                                              \
-        panel_product(p, add, dt);                                                                 \
+        product(p, __VA_ARGS__);                                                                   \
     }
-PANEL_ENTRY(panel_set_f32, 0, WEFT_F32)
-PANEL_ENTRY(panel_add_f32, 1, WEFT_F32)
-PANEL_ENTRY(panel_set_bf16, 0, WEFT_BF16)
-PANEL_ENTRY(panel_add_bf16, 1, WEFT_BF16)
+PANEL_ENTRY(panel_set_f32, panel_product, 0, WEFT_F32)
+PANEL_ENTRY(panel_add_f32, panel_product, 1, WEFT_F32)
+PANEL_ENTRY(panel_set_bf16, tiles_product, 0)
+PANEL_ENTRY(panel_add_bf16, tiles_product, 1)
 
 INLINE void panel_set(const struct panel *p, const uint32_t dt)
 {
@@ -144,19 +175,6 @@ INLINE void pack_columns(uint32_t *to, int64_t dp, int64_t np, const void *from,
             vu_store(to + r / step * dp + i,
                      dt != WEFT_BF16 ? low : low >> 16 | (high & 0xffff0000u));
         }
-    }
-}
-
-/* Transpose a tile of VL x VL: rows k and k + VL / 2 are interleaved, log2(VL) times. */
-INLINE void transpose_tile(vf tile[VL])
-{
-    for (int step = 1; step < VL; step *= 2) {
-        vf to[VL];
-        for (int k = 0; k < VL / 2; k++) {
-            to[2 * k] = v_zip_low(tile[k], tile[k + VL / 2]);
-            to[2 * k + 1] = v_zip_high(tile[k], tile[k + VL / 2]);
-        }
-        memcpy(tile, to, sizeof to);
     }
 }
 
