@@ -23,6 +23,8 @@ static const struct sizes cut[] = {
     {.tokens = 9, .cols = 30, .inner = 201},              /* columns of dw */
     {.tokens = 5, .cols = 2050, .inner = 777},            /* columns of dx */
 };
+/* With AMX oneDNN's other kernel computes these. */
+static const struct sizes long_sums[] = {{.tokens = 1031, .cols = 1541, .inner = 24}};
 static const struct sizes outputs_cut[] = {{.tokens = 1025, .cols = 1057, .inner = 750, .bias = 1}};
 
 TEST(test_products)
@@ -40,6 +42,8 @@ TEST(test_cut_products)
     SWEEP(isas, cut, 0, "linear", "linear.dx");
     SWEEP(isas, cut, 1, "linear.dw");
     SWEEP(isas, outputs_cut, 0, "linear");
+    SWEEP(isas, long_sums, 0, "linear.dx");
+    SWEEP(isas, long_sums, 1, "linear.dw");
 }
 
 static const struct sizes batches[] = {

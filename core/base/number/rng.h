@@ -19,7 +19,7 @@ uint64_t rng_key(uint64_t seed, const char *name);
 double rng_normal(uint64_t key, uint64_t index);
 
 /* Normals first .. first + n - 1 of the stream, times `deviation`, as fp32: the same numbers as
- * rng_normal(), in a fraction of the time. [any] */
+ * rng_normal(), in a fraction of the time; first + n <= 2^64. [any] */
 void rng_normals(uint64_t key, uint64_t first, uint64_t n, float deviation, float *out);
 
 /* Uniform integer in [0, n), n > 0, number `index` of the stream; unbiased to 2^-64 n. [any] */

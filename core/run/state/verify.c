@@ -232,8 +232,8 @@ static void compare_devices(const finding *f, uint32_t item, char *out, size_t c
         if (other->crc[item] == first->crc[item] || !strncmp(other->device, first->device, DEVICE))
             continue;
         snprintf(out, capacity,
-                 "; rank %u computes on %.191s, rank %u on %.191s: if their processors or kernels "
-                 "differ, results may differ in the last bits without a fault",
+                 "; rank %u computes on %.191s, rank %u on %.191s: if their processors, kernels or "
+                 "numbers of threads differ, results may differ in the last bits without a fault",
                  f->first, first->device, f->rank[i], other->device);
         return;
     }

@@ -324,7 +324,8 @@ TEST(unlike_processors_are_named)
     assert_int_equal(out[0].st, WEFT_IO);
     assert_non_null(strstr(out[0].text, "on an old processor"));
     assert_non_null(strstr(out[0].text, "on a new processor"));
-    assert_non_null(strstr(out[0].text, ": if their processors or kernels differ"));
+    assert_non_null(
+        strstr(out[0].text, ": if their processors, kernels or numbers of threads differ"));
     drop(&l);
 }
 

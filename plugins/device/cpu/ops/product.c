@@ -31,7 +31,8 @@
  * With AMX products of bf16 are not split either, since y would take up to twice the time. Of the
  * two kernels that oneDNN 2.6 has there, its first choice ("brg") loses where it sums over much:
  * with 1024 tokens and more dw takes 1.1 to 1.9 times the time of the other one ("gemm"), and
- * dx 1.0 to 2.0 times from 1536 outputs on (Xeon at 2.6 GHz, two cores). Everywhere else it wins.
+ * dx 1.0 to 2.0 times from 1536 outputs on (Xeon at 2.6 GHz, two cores). Everywhere else it wins,
+ * and batches are not measured.
  *
  * If oneDNN has only its reference kernel (bf16 before AVX-512, fp16 before AVX512-FP16), 16-bit
  * operands are widened to fp32 first and the result is rounded afterwards. */
@@ -41,7 +42,7 @@
 enum {
     WORKSPACE = 2 << 20, /* what oneDNN needs on a few threads; prepare allocates more */
     HEAVY = 3 << 20,     /* bytes of weights above which packing them twice is costly */
-    ROOM = 32 << 20,     /* bytes of scratch above which this split is not used */
+    ROOM = 32 << 20,     /* bytes of scratch above which this split or "gemm" is not used */
     GRAIN = 32,          /* parts begin at multiples of it */
     LEAST_SIDE = 96,     /* of a part, in elements: the minimum */
     LEAST_COLUMNS = 384, /* ... of y and dx */
@@ -225,8 +226,21 @@ static bool takes_amx(const weft_prepared *p, const struct product *q)
 
 static bool prefers_gemm(const weft_prepared *p, const struct product *q)
 {
-    return takes_amx(p, q) && p->a.rows >= AMX_TOKENS &&
+    return takes_amx(p, q) && q->batch == 1 && p->a.rows >= AMX_TOKENS &&
            (p->op->form == PRODUCT_DW || (p->op->form == PRODUCT_DX && p->a.cols >= AMX_SUM));
+}
+
+static uint64_t scratch_of(const_dnnl_primitive_desc_t pd)
+{
+    return dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0));
+}
+
+/* For a 16-bit result the kernel holds one in fp32 for each thread. */
+static bool is_small_gemm(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = "";
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
+           strncmp(name, "gemm", 4) == 0 && scratch_of(pd) <= ROOM;
 }
 
 /* Replace oneDNN's first choice by its "gemm" kernel, if it has one. */
@@ -237,17 +251,13 @@ static void choose_gemm(dnnl_primitive_desc_t *pd, const dnnl_matmul_desc_t *md,
     dnnl_status_t st = dnnl_primitive_desc_iterator_create(&it, md, attr, engine, NULL);
     if (st != dnnl_success)
         return;
-    for (; st == dnnl_success; st = dnnl_primitive_desc_iterator_next(it)) {
-        dnnl_primitive_desc_t next = dnnl_primitive_desc_iterator_fetch(it), drop = next;
-        const char *name = "";
-        if (dnnl_primitive_desc_query(next, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
-            strncmp(name, "gemm", 4) == 0) {
-            drop = *pd;
+    for (bool found = false; st == dnnl_success && !found;
+         st = dnnl_primitive_desc_iterator_next(it)) {
+        dnnl_primitive_desc_t next = dnnl_primitive_desc_iterator_fetch(it);
+        found = is_small_gemm(next);
+        dnnl_primitive_desc_destroy(found ? *pd : next);
+        if (found)
             *pd = next;
-        }
-        dnnl_primitive_desc_destroy(drop);
-        if (drop != next)
-            break;
     }
     dnnl_primitive_desc_iterator_destroy(it);
 }
@@ -315,7 +325,7 @@ static dnnl_status_t build_part(const weft_prepared *p, struct product *q, const
         const dnnl_memory_desc_t *scratch =
             dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
         t->at_scratch = q->scratch;
-        q->scratch += (dnnl_memory_desc_get_size(scratch) + 63) / 64 * 64;
+        q->scratch += (scratch_of(pd) + 63) / 64 * 64;
         st = dnnl_primitive_create(&t->primitive, pd);
         if (st == dnnl_success)
             st = make_memory(p->d, t, &s, q->nbias > 0, scratch);

@@ -9,6 +9,8 @@
 #define CPU_TILES_H
 
 enum { TILE = 16 }; /* rows, and units of a row */
+_Static_assert((int)TILE == VL && (int)TILE % MR == 0,
+               "vectors transpose a tile, and do the rest of a panel");
 
 /* All eight tiles are whole: what is left over is done by vectors. */
 INLINE void tiles_begin(void)
@@ -87,6 +89,7 @@ INLINE void tiles_block(const struct panel *p, const uint32_t *a, const uint32_t
         }
         if (mt > 1 && nt > 1)
             _tile_dpbf16ps(3, 5, 7);
+        tiles_fence();
     }
     EACH_OF_C(TILE_STORE);
     tiles_fence();
