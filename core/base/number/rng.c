@@ -32,41 +32,6 @@ INLINE void philox(uint64_t key, uint64_t first, uint32_t stream, uint64_t n, ui
         }
 }
 
-void rng_words(uint64_t key, uint64_t counter, uint32_t stream, uint32_t out[4])
-{
-    philox(key, counter, stream, 1, (uint32_t(*)[1])out);
-}
-
-uint64_t rng_key(uint64_t seed, const char *name)
-{
-    uint64_t h = DIGEST_BEGIN;
-    digest_mix(&h, name, strlen(name));
-    uint32_t w[4];
-    rng_words(h, seed, 0x57454654u, w);
-    return (uint64_t)w[0] << 32 | w[1];
-}
-
-double rng_uniform(uint64_t key, uint64_t index)
-{
-    uint32_t w[4];
-    rng_words(key, index, UNIFORM, w);
-    return (double)(((uint64_t)w[0] << 32 | w[1]) >> 11) * 0x1p-53;
-}
-
-uint64_t rng_below(uint64_t key, uint64_t index, uint64_t n)
-{
-    uint32_t w[4];
-    rng_words(key, index, BELOW, w);
-    uint64_t r = (uint64_t)w[0] << 32 | w[1];
-    return (uint64_t)(((unsigned __int128)r * n) >> 64);
-}
-
-/* A normal number is r cos(2 pi v) or r sin(2 pi v) with r = sqrt(-2 ln u), u and v uniform (Box
- * and Muller, 1958). ln, sin and cos are the polynomials of fdlibm (Sun Microsystems, 1993), within
- * 2 units of the last place. They have neither branches nor tables, so compilers work on several
- * pairs at once, in a quarter of the time of libm's; and IEEE 754 alone defines every operation, so
- * all machines draw the same numbers. */
-
 INLINE uint64_t bits_of(double x)
 {
     uint64_t b;
@@ -92,6 +57,41 @@ INLINE double of_words(uint32_t high, uint32_t low)
 {
     return of_integer(high) * 0x1p21 + of_integer(low >> 11);
 }
+
+void rng_words(uint64_t key, uint64_t counter, uint32_t stream, uint32_t out[4])
+{
+    philox(key, counter, stream, 1, (uint32_t(*)[1])out);
+}
+
+uint64_t rng_key(uint64_t seed, const char *name)
+{
+    uint64_t h = DIGEST_BEGIN;
+    digest_mix(&h, name, strlen(name));
+    uint32_t w[4];
+    rng_words(h, seed, 0x57454654u, w);
+    return (uint64_t)w[0] << 32 | w[1];
+}
+
+double rng_uniform(uint64_t key, uint64_t index)
+{
+    uint32_t w[4];
+    rng_words(key, index, UNIFORM, w);
+    return of_words(w[0], w[1]) * 0x1p-53;
+}
+
+uint64_t rng_below(uint64_t key, uint64_t index, uint64_t n)
+{
+    uint32_t w[4];
+    rng_words(key, index, BELOW, w);
+    uint64_t r = (uint64_t)w[0] << 32 | w[1];
+    return (uint64_t)(((unsigned __int128)r * n) >> 64);
+}
+
+/* A normal number is r cos(2 pi v) or r sin(2 pi v) with r = sqrt(-2 ln u), u and v uniform (Box
+ * and Muller, 1958). ln, sin and cos are the polynomials of fdlibm (Sun Microsystems, 1993), within
+ * 2 units of the last place. They have neither branches nor tables, so compilers work on several
+ * pairs at once, in a quarter of the time of libm's; and IEEE 754 alone defines every operation, so
+ * all machines draw the same numbers. */
 
 /* x = 2^k (1 + f), sqrt(1/2) <= 1 + f < sqrt(2); s = f / (2 + f). x is positive and normal. */
 INLINE double natural_log(double x)
