@@ -1,6 +1,6 @@
-/* product_test.c: linear, bmm and their gradients against the reference. They are oneDNN's, so our
- * own kernels' instruction sets do not matter; CTest runs this once more with oneDNN held to AVX2,
- * where bf16 goes through fp32 copies. */
+/* product_test.c: linear, bmm and their gradients against the reference. They are oneDNN's, but
+ * for bf16 with AMX, which `auto` takes where it is; CTest runs this once more with oneDNN held to
+ * AVX2, where bf16 goes through fp32 copies. */
 #include "sweep.h"
 #include <test.h>
 
@@ -23,8 +23,9 @@ static const struct sizes cut[] = {
     {.tokens = 9, .cols = 30, .inner = 201},              /* columns of dw */
     {.tokens = 5, .cols = 2050, .inner = 777},            /* columns of dx */
 };
-/* With AMX oneDNN's other kernel computes these. */
-static const struct sizes long_sums[] = {{.tokens = 1031, .cols = 1541, .inner = 24}};
+/* Sums, rows and columns beyond one block of the kernel for AMX
+ * (plugins/device/cpu/kern/product.c). */
+static const struct sizes long_sums[] = {{.tokens = 1031, .cols = 1541, .inner = 40}};
 static const struct sizes outputs_cut[] = {{.tokens = 1025, .cols = 1057, .inner = 750, .bias = 1}};
 
 TEST(test_products)

@@ -11,6 +11,7 @@
  *   machine/arena.c     the arena and host memory
  *   ops/ops.c           the table of ops
  *   ops/product.c       linear and its gradients (oneDNN)
+ *   ops/product_tiled.c ... in bf16 by a kernel of our own, where there is AMX
  *   ops/simple.c        ops that are one parallel run of a kernel, with pre- and post-processing
  *   ops/axis.c          sums, maxima and broadcasts along an axis
  *   ops/cached.c        attention and rotary embedding over caches of keys and values

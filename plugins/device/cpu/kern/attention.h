@@ -6,16 +6,6 @@
 #include "kern/simd/types.h"
 #include <math.h>
 
-INLINE int64_t round_up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
-INLINE int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Location of one head in an operand, in elements; `at` is token 0 of the sequence. Operand 0 is
  * that of the queries. */
 struct rows {

@@ -7,8 +7,9 @@
 #define CPU_KERNEL_PROTOTYPE(name) cpu_kernel KERNEL(name);
 CPU_KERNELS(CPU_KERNEL_PROTOTYPE)
 CPU_TILE_KERNELS(CPU_KERNEL_PROTOTYPE)
+CPU_TILE_ONLY_KERNELS(CPU_KERNEL_PROTOTYPE)
 cpu_scratch KERNEL(attention_scratch), KERNEL(attention_dx_scratch),
-    KERNEL(attention_cached_scratch);
+    KERNEL(attention_cached_scratch), KERNEL(product_scratch);
 
 /* Call a kernel's body with the activation type as a compile-time constant. */
 #define BY_TYPE(dt, call)                                                                          \

@@ -7,6 +7,7 @@
 #ifndef CPU_KERN_H
 #define CPU_KERN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <weft/op.h>
@@ -21,6 +22,33 @@ struct cpu_numbers {
     int64_t size[WEFT_MAX_AXES];
     uint64_t step[WEFT_MAX_AXES];
 };
+
+/* A product by kern/product.c: C [m,n] of A [m,k] and B [k,n], `batch` times, in parts down x
+ * across. */
+struct cpu_product {
+    int64_t m, n, k;
+    bool a_transposed, b_transposed; /* as they are stored */
+    bool bias;
+    bool outer_a; /* A is the outer operand */
+    int64_t down, across;
+};
+
+#define PRODUCT_LANES 32           /* parts and panels begin at multiples of it */
+#define PRODUCT_DEPTH 768          /* elements along k that are packed at a time */
+#define PRODUCT_PACKED (384 << 10) /* ... of the outer operand, which fill 768 KiB of L2 */
+
+/* Lanes of the outer operand that are packed at a time. */
+static inline int64_t cpu_product_width(int64_t k)
+{
+    const int64_t depth = k < PRODUCT_LANES ? PRODUCT_LANES : k < PRODUCT_DEPTH ? k : PRODUCT_DEPTH;
+    return PRODUCT_PACKED / ((depth + 31) / 32 * 32) / PRODUCT_LANES * PRODUCT_LANES;
+}
+
+/* Where part i of n rows or columns begins. */
+static inline int64_t cpu_product_cut(int64_t n, int64_t parts, int64_t i)
+{
+    return i == parts ? n : n * i / parts / PRODUCT_LANES * PRODUCT_LANES;
+}
 
 /* The arguments of a prepared op; each op uses some of them. */
 struct cpu_args {
@@ -43,8 +71,9 @@ struct cpu_args {
     uint32_t nin;             /* number of inputs; the last may be absent */
     int32_t accumulate, loss; /* loss: number of the loss output */
     const struct ew_code *ew;
-    struct cpu_numbers numbers; /* random, dropout */
-    const float *turn;          /* rope: cosines, then sines, of the pairs [sequence][2][dim/2] */
+    struct cpu_numbers numbers;        /* random, dropout */
+    const struct cpu_product *product; /* of kern/product.c */
+    const float *turn; /* rope: cosines, then sines, of the pairs [sequence][2][dim/2] */
 };
 
 struct cpu_job {
@@ -96,6 +125,9 @@ typedef void cpu_kernel(const struct cpu_job *j, int64_t begin, int64_t end, cha
     X(attention)                                                                                   \
     X(attention_dx)
 
+/* Those that only a set with tiles has; NULL in the others. */
+#define CPU_TILE_ONLY_KERNELS(X) X(product)
+
 /* Bytes of scratch that a thread needs for a job of these sizes. */
 typedef size_t cpu_scratch(const struct cpu_args *a);
 
@@ -104,8 +136,10 @@ struct cpu_kernels {
     const char *isa;
     int32_t lanes; /* floats in a vector */
     cpu_scratch *attention_scratch, *attention_dx_scratch, *attention_cached_scratch;
+    cpu_scratch *product_scratch; /* NULL without tiles */
     CPU_KERNELS(CPU_KERNEL_FIELD)
     CPU_TILE_KERNELS(CPU_KERNEL_FIELD)
+    CPU_TILE_ONLY_KERNELS(CPU_KERNEL_FIELD)
 };
 
 extern const struct cpu_kernels cpu_kernels_v2, cpu_kernels_v3, cpu_kernels_v4, cpu_kernels_v4bf16,

@@ -65,6 +65,15 @@ weft_status product_ready(weft_prepared *p, const weft_opspec *spec);
 CPU_RUN(product_run);
 void product_drop(weft_prepared *p);
 
+/* product_tiled.c */
+
+/* Whether products of m rows and n columns are computed by kern/product.c. */
+bool product_is_tiled(const weft_prepared *p, int64_t m, int64_t n);
+
+/* `product`: its sizes; it is divided among the threads here. [setup] */
+weft_status product_tiled_ready(weft_prepared *p, struct cpu_product *product, int64_t batch);
+weft_status product_tiled_run(const weft_prepared *p, const void *const *in, void *const *out);
+
 /* ew.c */
 CPU_PLAN(plan_ew);
 weft_status ready_ew(weft_prepared *p, const weft_opspec *spec);

@@ -28,11 +28,8 @@
  * algorithm on one thread and are up to twice as slow; with few tokens, oneDNN's own threading is
  * equal or up to 5 % faster. In these cases the product is not split.
  *
- * With AMX products of bf16 are not split either, since y would take up to twice the time. Of the
- * two kernels that oneDNN 2.6 has there, its first choice ("brg") loses where it sums over much:
- * with 1024 tokens and more dw takes 1.1 to 1.9 times the time of the other one ("gemm"), and
- * dx 1.0 to 2.0 times from 1536 outputs on (Xeon at 2.6 GHz, two cores). Everywhere else it wins,
- * and batches are not measured.
+ * With AMX products of bf16 are computed by a kernel of our own (product_tiled.c), small ones by
+ * oneDNN, not split.
  *
  * If oneDNN has only its reference kernel (bf16 before AVX-512, fp16 before AVX512-FP16), 16-bit
  * operands are widened to fp32 first and the result is rounded afterwards. */
@@ -42,13 +39,11 @@
 enum {
     WORKSPACE = 2 << 20, /* what oneDNN needs on a few threads; prepare allocates more */
     HEAVY = 3 << 20,     /* bytes of weights above which packing them twice is costly */
-    ROOM = 32 << 20,     /* bytes of scratch above which this split or "gemm" is not used */
+    ROOM = 32 << 20,     /* bytes of scratch above which this split is not used */
     GRAIN = 32,          /* parts begin at multiples of it */
     LEAST_SIDE = 96,     /* of a part, in elements: the minimum */
     LEAST_COLUMNS = 384, /* ... of y and dx */
-    FEW_TOKENS = 512,    /* per thread; below, no split along tokens, and none of y */
-    AMX_TOKENS = 1024,   /* "gemm" kernels for AMX: the minimum */
-    AMX_SUM = 1536       /* ... of what dx sums over */
+    FEW_TOKENS = 512     /* per thread; below, no split along tokens, and none of y */
 };
 
 /* Rows [m0, m0 + m) and columns [n0, n0 + n) of results [b0, b0 + count) of the batch. */
@@ -69,7 +64,8 @@ struct product {
     bool wide;                 /* operands are fp32 copies, adjacent in the device's `wide` */
     int64_t na, nb, nbias, nc; /* elements of a product of the batch */
     int64_t batch;
-    uint64_t scratch; /* bytes, all parts */
+    uint64_t scratch;         /* bytes, all parts */
+    struct cpu_product tiled; /* product_tiled.c; n is 0 where oneDNN computes it */
     int64_t parts;
     struct part part[];
 };
@@ -224,42 +220,9 @@ static bool takes_amx(const weft_prepared *p, const struct product *q)
     return !q->wide && p->a.dt == WEFT_BF16 && has_isa(dnnl_cpu_isa_avx512_core_amx);
 }
 
-static bool prefers_gemm(const weft_prepared *p, const struct product *q)
-{
-    return takes_amx(p, q) && q->batch == 1 && p->a.rows >= AMX_TOKENS &&
-           (p->op->form == PRODUCT_DW || (p->op->form == PRODUCT_DX && p->a.cols >= AMX_SUM));
-}
-
 static uint64_t scratch_of(const_dnnl_primitive_desc_t pd)
 {
     return dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0));
-}
-
-/* For a 16-bit result the kernel holds one in fp32 for each thread. */
-static bool is_small_gemm(const_dnnl_primitive_desc_t pd)
-{
-    const char *name = "";
-    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
-           strncmp(name, "gemm", 4) == 0 && scratch_of(pd) <= ROOM;
-}
-
-/* Replace oneDNN's first choice by its "gemm" kernel, if it has one. */
-static void choose_gemm(dnnl_primitive_desc_t *pd, const dnnl_matmul_desc_t *md,
-                        const_dnnl_primitive_attr_t attr, dnnl_engine_t engine)
-{
-    dnnl_primitive_desc_iterator_t it;
-    dnnl_status_t st = dnnl_primitive_desc_iterator_create(&it, md, attr, engine, NULL);
-    if (st != dnnl_success)
-        return;
-    for (bool found = false; st == dnnl_success && !found;
-         st = dnnl_primitive_desc_iterator_next(it)) {
-        dnnl_primitive_desc_t next = dnnl_primitive_desc_iterator_fetch(it);
-        found = is_small_gemm(next);
-        dnnl_primitive_desc_destroy(found ? *pd : next);
-        if (found)
-            *pd = next;
-    }
-    dnnl_primitive_desc_iterator_destroy(it);
 }
 
 static dnnl_status_t choose(const weft_prepared *p, const struct product *q, const struct shapes *s,
@@ -273,8 +236,6 @@ static dnnl_status_t choose(const weft_prepared *p, const struct product *q, con
         st = attributes(&attr, p->a.accumulate && !q->wide);
     if (st == dnnl_success)
         st = dnnl_primitive_desc_create(pd, &md, attr, p->d->engine, NULL);
-    if (st == dnnl_success && prefers_gemm(p, q))
-        choose_gemm(pd, &md, attr, p->d->engine);
     if (attr)
         dnnl_primitive_attr_destroy(attr);
     return st;
@@ -416,6 +377,18 @@ weft_status product_ready(weft_prepared *p, const weft_opspec *spec)
     q->nc = f.m * f.n;
     q->batch = f.batch;
     q->nbias = spec->nin > 2 ? f.n : 0;
+    if (product_is_tiled(p, f.m, f.n)) {
+        q->tiled = (struct cpu_product){.m = f.m,
+                                        .n = f.n,
+                                        .k = f.k,
+                                        .a_transposed = f.at,
+                                        .b_transposed = f.bt,
+                                        .bias = q->nbias > 0};
+        const weft_status ready = product_tiled_ready(p, &q->tiled, f.batch);
+        if (ready != WEFT_OK)
+            product_drop(p);
+        return ready;
+    }
     dnnl_status_t st = build_best(p, q, &f);
     if (st == dnnl_unimplemented && p->a.dt != WEFT_F32) {
         q->wide = true;
@@ -535,6 +508,8 @@ CPU_RUN(product_run)
     const struct product *q = p->extra;
     if (!q)
         return product_row_run(p, in, out, ws);
+    if (q->tiled.n > 0)
+        return product_tiled_run(p, in, out);
     if (q->wide)
         return run_wide(p, in, out, ws);
     return execute(p, in[0], in[1], q->nbias > 0 ? in[2] : NULL, out[0], ws);

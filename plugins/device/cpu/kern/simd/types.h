@@ -10,6 +10,16 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+INLINE int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+INLINE int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 INLINE vu vu_set1(uint32_t x)
 {
     return (vu)v_set1(0) + x;
