@@ -34,14 +34,16 @@ struct cpu_product {
 };
 
 #define PRODUCT_LANES 32           /* parts and panels begin at multiples of it */
+#define PRODUCT_ALONG 32           /* elements of a tile along k */
 #define PRODUCT_DEPTH 768          /* elements along k that are packed at a time */
 #define PRODUCT_PACKED (384 << 10) /* ... of the outer operand, which fill 768 KiB of L2 */
 
 /* Lanes of the outer operand that are packed at a time. */
 static inline int64_t cpu_product_width(int64_t k)
 {
-    const int64_t depth = k < PRODUCT_LANES ? PRODUCT_LANES : k < PRODUCT_DEPTH ? k : PRODUCT_DEPTH;
-    return PRODUCT_PACKED / ((depth + 31) / 32 * 32) / PRODUCT_LANES * PRODUCT_LANES;
+    const int64_t tiles =
+        ((k < PRODUCT_DEPTH ? k : PRODUCT_DEPTH) + PRODUCT_ALONG - 1) / PRODUCT_ALONG;
+    return PRODUCT_PACKED / (tiles * PRODUCT_ALONG) / PRODUCT_LANES * PRODUCT_LANES;
 }
 
 /* Where part i of n rows or columns begins. */

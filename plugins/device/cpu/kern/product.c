@@ -22,12 +22,15 @@
 
 enum {
     LANES = PRODUCT_LANES,
-    ALONG = 2 * TILE,         /* elements of a tile along k */
+    ALONG = PRODUCT_ALONG,
     TILE_UNITS = TILE * TILE, /* 1 KiB */
     CHUNK = 256,              /* elements along k that a block of C sums at a time */
     GROUP = 2,                /* panels of the inner operand that are packed at a time */
     HELD = 1024               /* lanes of the inner operand whose sums are held */
 };
+
+_Static_assert((int)LANES == 2 * TILE && (int)ALONG == 2 * TILE,
+               "a panel has two tiles side by side");
 
 /* Rows of A, or columns of B. One of the strides is 1. */
 struct operand {

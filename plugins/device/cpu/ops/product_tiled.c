@@ -5,8 +5,8 @@
  * the outer operand of a part once, the inner one once for each block of the outer one. */
 #include "ops.h"
 
-/* Cost of packing an element, relative to copying it: pairs of it are interleaved, or 16 by 16
- * units transposed. Measured at 2048 tokens. */
+/* What packing an element costs, beside the others: it is copied, pairs are interleaved, 16 by 16
+ * pairs are transposed, or both. Measured at 2048 tokens. */
 enum { COPIED = 3, INTERLEAVED = 4, TRANSPOSED = 8, BOTH = 12 };
 
 /* Products with fewer rows or columns are oneDNN's. With few tokens y packs its weights for little
@@ -55,7 +55,8 @@ weft_status product_tiled_ready(weft_prepared *p, struct cpu_product *product, i
     const int64_t threads = p->d->threads;
     const int64_t blocks = (product->m + PRODUCT_LANES - 1) / PRODUCT_LANES *
                            ((product->n + PRODUCT_LANES - 1) / PRODUCT_LANES);
-    divide(product, batch % threads == 0 || blocks < threads ? 1 : threads);
+    const int64_t parts = blocks < threads ? blocks : threads;
+    divide(product, batch % threads == 0 ? 1 : parts);
     p->a.product = product;
     p->a.outer = batch;
     return cpu_scratch_reserve(p->d, p->d->kernels->product_scratch(&p->a));
