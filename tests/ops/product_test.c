@@ -24,9 +24,11 @@ static const struct sizes cut[] = {
     {.tokens = 5, .cols = 2050, .inner = 777},            /* columns of dx */
 };
 /* Sums, rows and columns beyond one block of the kernel for AMX
- * (plugins/device/cpu/kern/product.c). */
-static const struct sizes long_sums[] = {{.tokens = 1031, .cols = 1541, .inner = 40}};
-static const struct sizes outputs_cut[] = {{.tokens = 1025, .cols = 1057, .inner = 750, .bias = 1}};
+ * (plugins/device/cpu/kern/product.c), with elements along k beyond its tiles and without. */
+static const struct sizes long_sums[] = {{.tokens = 1031, .cols = 1541, .inner = 40},
+                                         {.tokens = 1063, .cols = 1056, .inner = 40}};
+static const struct sizes outputs_cut[] = {{.tokens = 1063, .cols = 1057, .inner = 750, .bias = 1},
+                                           {.tokens = 303, .cols = 97, .inner = 64, .bias = 1}};
 
 TEST(test_products)
 {

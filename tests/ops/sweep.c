@@ -95,7 +95,7 @@ static int library_divides(const struct pair *p, const struct setting *s, const 
     while (isa[1])
         isa++;
     return strcmp(p->isa, "auto") != 0 || strcmp(*isa, "v4amx") != 0 || s->ct != WEFT_BF16 ||
-           n->tokens < 512 || n->cols < 32 || n->inner < 32;
+           n->tokens < 256 || n->cols < 32 || n->inner < 32;
 }
 
 static void ask(struct pair *p, const struct setting *s, const struct sizes *n)

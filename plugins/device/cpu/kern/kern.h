@@ -35,14 +35,20 @@ struct cpu_product {
 
 #define PRODUCT_LANES 32           /* parts and panels begin at multiples of it */
 #define PRODUCT_ALONG 32           /* elements of a tile along k */
-#define PRODUCT_DEPTH 768          /* elements along k that are packed at a time */
-#define PRODUCT_PACKED (384 << 10) /* ... of the outer operand, which fill 768 KiB of L2 */
+#define PRODUCT_PACKED (384 << 10) /* elements of the outer operand, 768 KiB of L2 */
+
+/* Elements along k that are packed at a time. Fewer leave more lanes to the outer operand, so that
+ * the inner one is packed less often; where it is not packed they only add sums that wait. */
+static inline int64_t cpu_product_depth(const struct cpu_product *p)
+{
+    const int64_t most = p->a_transposed ? 512 : 1024;
+    return p->k < most ? p->k : most;
+}
 
 /* Lanes of the outer operand that are packed at a time. */
-static inline int64_t cpu_product_width(int64_t k)
+static inline int64_t cpu_product_width(const struct cpu_product *p)
 {
-    const int64_t tiles =
-        ((k < PRODUCT_DEPTH ? k : PRODUCT_DEPTH) + PRODUCT_ALONG - 1) / PRODUCT_ALONG;
+    const int64_t tiles = (cpu_product_depth(p) + PRODUCT_ALONG - 1) / PRODUCT_ALONG;
     return PRODUCT_PACKED / (tiles * PRODUCT_ALONG) / PRODUCT_LANES * PRODUCT_LANES;
 }
 

@@ -3,20 +3,20 @@
  *   C [m,n] = or += A [m,k] B [k,n] (+ bias [n])
  *
  * Rows of A and columns of B are lanes. Both operands are packed into panels of 32 lanes, in the
- * order in which tiles are loaded. A block of 32 x 32 of C stays in four tiles while CHUNK elements
- * of two panels, which fit L1, are multiplied. Of one operand, the outer one, as many lanes as fit
- * L2 are packed at a time; of the inner one a few panels, once for each block of the outer one.
- * Sums wait in fp32 between chunks: of one panel in L2, and between depths of the outer operand
- * those of HELD lanes. Rows of a block that is complete are written while the next block is
- * multiplied, since tiles leave the vectors idle.
+ * order in which tiles are loaded, but for rows of A that are stored in it. A block of 32 x 32 of C
+ * stays in four tiles while CHUNK elements of two panels, which fit L1, are multiplied. Of one
+ * operand, the outer one, as many lanes as fit L2 are packed at a time; of the inner one a few
+ * panels, once for each block of the outer one. Sums wait in fp32 between chunks: of one panel in
+ * L2, and between depths of the outer operand those of HELD lanes. Rows of a block that is complete
+ * are written while the next block is multiplied, since tiles leave the vectors idle.
  *
  * Each element of C is one sum along k in fp32, in one order: blocks and threads do not change it.
  * Lanes and elements that a panel has beyond its operand are zero. Subnormals count as zero, as in
  * vec_v4bf16.h.
  *
- * Cost: 2 m n k operations at 2.0 to 2.6 TFLOP/s of two cores that reach 5 with operands in L1
- * (Xeon at 2.6 GHz); packing takes a sixth of it. It loses where C has few rows or columns, since
- * packing them costs more than the product. */
+ * Cost: 2 m n k operations at 2.2 to 3.3 TFLOP/s of two cores that reach 5 with operands in L1
+ * (Xeon at 2.6 GHz); packing takes 5 to 10 % of it, a quarter where A is transposed. It loses where
+ * C has few rows or columns, since packing them costs more than the product. */
 #include "impl.h"
 #include "kern/simd/panel.h"
 
@@ -153,9 +153,21 @@ INLINE void put_rows(const struct work *w, int64_t begin, int64_t end)
             f32 ? put_row(w, r, WEFT_F32, 0) : put_row(w, r, WEFT_BF16, 0);
 }
 
+/* A panel that tiles are loaded from. Distances in bytes: of a tile's rows, of the two tiles of a
+ * pair, and of pairs along k. */
+struct source {
+    const char *at;
+    int64_t stride, other, along;
+};
+
+INLINE struct source packed_panel(const uint32_t *p)
+{
+    return (struct source){(const char *)p, TILE * 4, TILE_UNITS * 4, 2 * TILE_UNITS * 4};
+}
+
 /* A block of C from `tiles` pairs of tiles of A and of B, added to the sums `from` unless that is
  * NULL. */
-INLINE void multiply(const struct work *w, const uint32_t *a, const uint32_t *b, int64_t tiles,
+INLINE void multiply(const struct work *w, struct source a, struct source b, int64_t tiles,
                      const float *from, float *to)
 {
     const int64_t rows = (LANES + tiles - 1) / tiles;
@@ -171,13 +183,13 @@ INLINE void multiply(const struct work *w, const uint32_t *a, const uint32_t *b,
         _tile_zero(2);
         _tile_zero(3);
     }
-    for (int64_t t = 0; t < tiles; t++, a += 2 * TILE_UNITS, b += 2 * TILE_UNITS) {
-        TILE_LOAD(6, b, TILE);
-        TILE_LOAD(4, a, TILE);
+    for (int64_t t = 0; t < tiles; t++, a.at += a.along, b.at += 2 * TILE_UNITS * 4) {
+        _tile_loadd(6, b.at, TILE * 4);
+        _tile_loadd(4, a.at, a.stride);
         _tile_dpbf16ps(0, 4, 6);
-        TILE_LOAD(5, a + TILE_UNITS, TILE);
+        _tile_loadd(5, a.at + a.other, a.stride);
         _tile_dpbf16ps(2, 5, 6);
-        TILE_LOAD(7, b + TILE_UNITS, TILE);
+        _tile_loadd(7, b.at + TILE_UNITS * 4, TILE * 4);
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(3, 5, 7);
         put_rows(w, t * rows, (t + 1) * rows);
@@ -209,17 +221,18 @@ struct step {
     bool first, last;
 };
 
-/* A packed panel of the inner operand, from lane i on, with lanes [o, o + width) of the outer
- * one. */
-static void visit_panel(struct work *w, const uint32_t *panel, int64_t i, int64_t o, int64_t width,
+/* A panel of the inner operand, from lane i on, with lanes [o, o + width) of the outer one. */
+static void visit_panel(struct work *w, struct source panel, int64_t i, int64_t o, int64_t width,
                         float *sums, const struct step *s)
 {
     for (int64_t t = 0; t < s->tiles; t += CHUNK / ALONG) {
         const int64_t tiles = smaller(s->tiles - t, CHUNK / ALONG);
         const bool first = s->first && t == 0, last = s->last && t + tiles == s->tiles;
-        const uint32_t *x = panel + t * 2 * TILE_UNITS;
+        struct source x = panel;
+        x.at += t * x.along;
         for (int64_t at = 0; at < width; at += LANES) {
-            const uint32_t *y = w->outer_panels + (at / LANES * s->tiles + t) * 2 * TILE_UNITS;
+            const struct source y =
+                packed_panel(w->outer_panels + (at / LANES * s->tiles + t) * 2 * TILE_UNITS);
             float *sum = sums + at * LANES;
             float *to = last ? w->block[w->before.sums == w->block[0]] : sum;
             const bool b = w->inner.of_b;
@@ -229,36 +242,48 @@ static void visit_panel(struct work *w, const uint32_t *panel, int64_t i, int64_
     }
 }
 
+/* Panel of the inner operand from lane i on. Tiles of A are loaded from its rows as they are stored
+ * if rows and elements are whole; others are packed, in groups of panels before lane `end`. */
+static struct source inner_panel(struct work *w, int64_t i, int64_t end, int64_t k, int64_t tiles)
+{
+    const struct operand *o = &w->inner;
+    const bool stored = !o->of_b && o->by_k == 1 && o->k % ALONG == 0;
+    const int64_t stride = o->by_lane * 2, group = stored ? 0 : i / LANES % GROUP;
+    if (stored && i + LANES <= o->lanes) {
+        const uint16_t *at = o->first + i * o->by_lane + k;
+        return (struct source){(const char *)at, stride, TILE * stride, ALONG * 2};
+    }
+    if (group == 0)
+        pack(w->inner_panels, o, i, smaller(end - i, GROUP * LANES), k, tiles);
+    return packed_panel(w->inner_panels + group * tiles * 2 * TILE_UNITS);
+}
+
 /* Lanes [i, i + n) of the inner operand with lanes [o, o + width) of the outer one. */
 static void visit_block(struct work *w, int64_t i, int64_t n, int64_t o, int64_t width)
 {
-    const int64_t all = w->outer.k;
-    const int64_t held = all > PRODUCT_DEPTH ? round_up(width, LANES) * LANES : 0;
-    for (int64_t k = 0; k < all; k += PRODUCT_DEPTH) {
-        const struct step s = {.tiles = round_up(smaller(all - k, PRODUCT_DEPTH), ALONG) / ALONG,
+    const int64_t all = w->outer.k, depth = cpu_product_depth(w->j->a->product);
+    const int64_t held = all > depth ? round_up(width, LANES) * LANES : 0;
+    for (int64_t k = 0; k < all; k += depth) {
+        const struct step s = {.tiles = round_up(smaller(all - k, depth), ALONG) / ALONG,
                                .first = k == 0,
-                               .last = k + PRODUCT_DEPTH >= all};
+                               .last = k + depth >= all};
         if (held > 0 || i == 0)
             pack(w->outer_panels, &w->outer, o, width, k, s.tiles);
-        for (int64_t x = 0; x < n; x += LANES) {
-            const int64_t group = x / LANES % GROUP;
-            if (group == 0)
-                pack(w->inner_panels, &w->inner, i + x, smaller(n - x, GROUP * LANES), k, s.tiles);
-            visit_panel(w, w->inner_panels + group * s.tiles * 2 * TILE_UNITS, i + x, o, width,
+        for (int64_t x = 0; x < n; x += LANES)
+            visit_panel(w, inner_panel(w, i + x, i + n, k, s.tiles), i + x, o, width,
                         w->sums + x / LANES * held, &s);
-        }
     }
 }
 
 /* Lanes of the inner operand that are processed together. */
 INLINE int64_t inner_lanes(const struct cpu_product *p, int64_t lanes)
 {
-    return p->k > PRODUCT_DEPTH ? smaller(lanes, HELD) : lanes;
+    return p->k > cpu_product_depth(p) ? smaller(lanes, HELD) : lanes;
 }
 
 INLINE int64_t outer_lanes(const struct cpu_product *p, int64_t lanes)
 {
-    return smaller(round_up(lanes, LANES), cpu_product_width(p->k));
+    return smaller(round_up(lanes, LANES), cpu_product_width(p));
 }
 
 /* Words of the outer operand's panels, of the inner one's, and of sums. */
@@ -269,8 +294,8 @@ struct sizes {
 INLINE struct sizes sizes_of(const struct cpu_product *p)
 {
     const int64_t outer = outer_lanes(p, p->outer_a ? p->m : p->n);
-    const int64_t inner = p->k > PRODUCT_DEPTH ? inner_lanes(p, p->outer_a ? p->n : p->m) : LANES;
-    const int64_t units = round_up(smaller(p->k, PRODUCT_DEPTH), ALONG) / 2;
+    const int64_t depth = cpu_product_depth(p), units = round_up(depth, ALONG) / 2;
+    const int64_t inner = p->k > depth ? inner_lanes(p, p->outer_a ? p->n : p->m) : LANES;
     return (struct sizes){outer * units, GROUP * LANES * units, round_up(inner, LANES) * outer};
 }
 

@@ -5,24 +5,25 @@
  * the outer operand of a part once, the inner one once for each block of the outer one. */
 #include "ops.h"
 
-/* What packing an element costs, beside the others: it is copied, pairs are interleaved, 16 by 16
- * pairs are transposed, or both. Measured at 2048 tokens. */
-enum { COPIED = 3, INTERLEAVED = 4, TRANSPOSED = 8, BOTH = 12 };
+/* What packing an element costs, beside the others: pairs are interleaved, 16 by 16 pairs are
+ * transposed, or both; rows of A as they are stored need none. Measured at 2048 tokens. */
+enum { INTERLEAVED = 4, TRANSPOSED = 8, BOTH = 12 };
 
 /* Products with fewer rows or columns are oneDNN's. With few tokens y packs its weights for little
- * work: at 256 oneDNN takes 44 ms of a step for y of GPT-2 124M, and this kernel 50. */
-enum { LEAST_LANES = 32, LEAST_TOKENS_OF_Y = 512 };
+ * work: at 256 oneDNN takes 42 ms of a step for y of GPT-2 124M, and this kernel 38; at 128 they
+ * are level, at 64 oneDNN takes 19 and this kernel 23. */
+enum { LEAST_LANES = 32, LEAST_TOKENS_OF_Y = 256 };
 
 static double times_packed(const struct cpu_product *p, double outer)
 {
-    const double width = (double)cpu_product_width(p->k);
+    const double width = (double)cpu_product_width(p);
     return outer > width ? outer / width : 1;
 }
 
 static double packing(const struct cpu_product *p, int64_t down, int64_t across, bool outer_a)
 {
     const double m = (double)p->m / (double)down, n = (double)p->n / (double)across;
-    const double a = m * (p->a_transposed ? BOTH : COPIED);
+    const double a = m * (p->a_transposed ? BOTH : 0);
     const double b = n * (p->b_transposed ? TRANSPOSED : INTERLEAVED);
     return outer_a ? a + b * times_packed(p, m) : b + a * times_packed(p, n);
 }
