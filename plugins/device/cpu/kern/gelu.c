@@ -25,7 +25,7 @@ INLINE vf gelu_slope(vf x)
 /* `b` may be NULL. */
 INLINE vf with_bias(const void *x, const void *b, int64_t i, int64_t n, const uint32_t dt)
 {
-    vf z = v_get_n(x, i, n, dt);
+    vf z = v_read_n(x, i, n, dt);
     if (b)
         z += v_get_n(b, i, n, dt);
     return z;
@@ -38,7 +38,7 @@ INLINE void gelu_rows(const struct cpu_job *j, int64_t begin, int64_t end, const
     for (int64_t t = begin; t < end; t++) {
         const char *x = (const char *)j->in[0] + t * c * dt_size(dt);
         char *y = (char *)j->out[0] + t * c * dt_size(dt);
-        EACH_VECTOR(i, n, c, v_put_n(y, i, n, dt, gelu(with_bias(x, b, i, n, dt))));
+        EACH_VECTOR(i, n, c, v_write_n(y, i, n, dt, gelu(with_bias(x, b, i, n, dt))));
     }
 }
 
@@ -59,9 +59,9 @@ INLINE void gelu_dx_rows(const struct cpu_job *j, int64_t begin, int64_t end, co
         const int64_t row = t * c * dt_size(dt);
         const char *dy = (const char *)j->in[0] + row, *x = (const char *)j->in[1] + row;
         char *dx = (char *)j->out[0] + row;
-        EACH_VECTOR(
-            i, n, c,
-            v_put_n(dx, i, n, dt, v_get_n(dy, i, n, dt) * gelu_slope(with_bias(x, b, i, n, dt))));
+        EACH_VECTOR(i, n, c,
+                    v_write_n(dx, i, n, dt,
+                              v_read_n(dy, i, n, dt) * gelu_slope(with_bias(x, b, i, n, dt))));
     }
 }
 
@@ -83,7 +83,7 @@ INLINE void residual_rows(const struct cpu_job *j, int64_t begin, int64_t end, c
         const char *x = (const char *)j->in[0] + row, *r = (const char *)j->in[2] + row;
         char *y = (char *)j->out[0] + row;
         EACH_VECTOR(i, n, c,
-                    v_put_n(y, i, n, dt, with_bias(x, b, i, n, dt) + v_get_n(r, i, n, dt)));
+                    v_write_n(y, i, n, dt, with_bias(x, b, i, n, dt) + v_read_n(r, i, n, dt)));
     }
 }
 

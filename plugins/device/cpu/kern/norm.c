@@ -28,15 +28,17 @@ INLINE void norm_rows(const struct cpu_job *j, int64_t begin, int64_t end, const
         const char *x = (const char *)j->in[0] + t * c * dt_size(dt); /* [C] */
         char *y = (char *)j->out[0] + t * c * dt_size(dt);
         float mean, var;
+#define READ(at, n) v_read_n(x, at, n, dt)
 #define VALUE(at, n) v_get_n(x, at, n, dt)
 #define SQUARE(at, n) square(centred(x, at, n, mean, dt))
-        ROW_SUM(mean, c, VALUE);
+        ROW_SUM(mean, c, READ);
         mean /= (float)c;
         ROW_SUM(var, c, SQUARE);
         float rstd = 1.0f / sqrtf(var / (float)c + (float)j->a->eps);
         for (int64_t i = 0; i < c; i += VL) {
             vf n = (VALUE(i, c - i) - mean) * rstd;
-            v_put_n(y, i, c - i, dt, v_fma(n, v_get_n(g, i, c - i, dt), v_get_n(b, i, c - i, dt)));
+            v_write_n(y, i, c - i, dt,
+                      v_fma(n, v_get_n(g, i, c - i, dt), v_get_n(b, i, c - i, dt)));
         }
         means[t] = mean;
         rstds[t] = rstd;

@@ -21,12 +21,12 @@ INLINE void rms_rows(const struct cpu_job *j, int64_t begin, int64_t end, const 
         const char *x = (const char *)j->in[0] + t * c * dt_size(dt); /* [C] */
         char *y = (char *)j->out[0] + t * c * dt_size(dt);
         float sum;
-#define SQUARE(at, n) square(v_get_n(x, at, n, dt))
+#define SQUARE(at, n) square(v_read_n(x, at, n, dt))
         ROW_SUM(sum, c, SQUARE);
 #undef SQUARE
         const float rstd = 1.0f / sqrtf(sum / (float)c + (float)j->a->eps);
         for (int64_t i = 0; i < c; i += VL)
-            v_put_n(y, i, c - i, dt, v_get_n(x, i, c - i, dt) * rstd * v_get_n(g, i, c - i, dt));
+            v_write_n(y, i, c - i, dt, v_get_n(x, i, c - i, dt) * rstd * v_get_n(g, i, c - i, dt));
         rstds[t] = rstd;
     }
 }

@@ -17,8 +17,9 @@ INLINE void swiglu_rows(const struct cpu_job *j, int64_t begin, int64_t end, con
         const int64_t row = t * c * dt_size(dt);
         const char *gate = (const char *)j->in[0] + row, *up = (const char *)j->in[1] + row;
         char *y = (char *)j->out[0] + row;
-        EACH_VECTOR(i, n, c,
-                    v_put_n(y, i, n, dt, swiglu(v_get_n(gate, i, n, dt), v_get_n(up, i, n, dt))));
+        EACH_VECTOR(
+            i, n, c,
+            v_write_n(y, i, n, dt, swiglu(v_read_n(gate, i, n, dt), v_read_n(up, i, n, dt))));
     }
 }
 
@@ -36,8 +37,8 @@ INLINE void swiglu_slopes(char *dgate, char *dup, vf dy, vf gate, vf up, int64_t
                           const uint32_t dt)
 {
     const vf s = v_logistic(gate);
-    v_put_n(dgate, i, n, dt, dy * up * (s * v_fma(gate, v_set1(1.0f) - s, v_set1(1.0f))));
-    v_put_n(dup, i, n, dt, dy * gate * s);
+    v_write_n(dgate, i, n, dt, dy * up * (s * v_fma(gate, v_set1(1.0f) - s, v_set1(1.0f))));
+    v_write_n(dup, i, n, dt, dy * gate * s);
 }
 
 INLINE void swiglu_dx_rows(const struct cpu_job *j, int64_t begin, int64_t end, const uint32_t dt)
@@ -49,8 +50,8 @@ INLINE void swiglu_dx_rows(const struct cpu_job *j, int64_t begin, int64_t end, 
         const char *up = (const char *)j->in[2] + row;
         char *dgate = (char *)j->out[0] + row, *dup = (char *)j->out[1] + row;
         EACH_VECTOR(i, n, c,
-                    swiglu_slopes(dgate, dup, v_get_n(dy, i, n, dt), v_get_n(gate, i, n, dt),
-                                  v_get_n(up, i, n, dt), i, n, dt));
+                    swiglu_slopes(dgate, dup, v_read_n(dy, i, n, dt), v_read_n(gate, i, n, dt),
+                                  v_read_n(up, i, n, dt), i, n, dt));
     }
 }
 

@@ -13,8 +13,8 @@ INLINE float block_max(const void *x, int64_t i0, int64_t n, const uint32_t dt)
     vf m0 = v_set1(-__builtin_inff()), m1 = m0;
     int64_t i = 0;
     for (; i + 2 * VL <= n; i += 2 * VL) {
-        m0 = v_max(v_get(x, i0 + i, dt), m0);
-        m1 = v_max(v_get(x, i0 + i + VL, dt), m1);
+        m0 = v_max(v_read_n(x, i0 + i, VL, dt), m0);
+        m1 = v_max(v_read_n(x, i0 + i + VL, VL, dt), m1);
     }
     for (; i < n; i += VL)
         m0 = v_max(v_select(v_first(n - i), v_get_n(x, i0 + i, n - i, dt), m0), m0);
