@@ -17,7 +17,19 @@
 #include "kern/simd/panel.h"
 #include "kern/simd/vmath.h"
 
-enum { BQ = 32, BK = 256 }; /* queries and keys per block */
+#ifdef CPU_TILES
+enum { BQ = 64 }; /* queries per block, at most */
+#else
+enum { BQ = 32 };
+#endif
+enum { BK = 256 }; /* keys per block */
+
+/* Queries per block: tiles load and store dK and dV for each block of queries, which more of them
+ * make worth it; elsewhere fewer leave more of the first-level cache. */
+INLINE int64_t queries(const uint32_t dt)
+{
+    return dt == WEFT_BF16 ? BQ : 32;
+}
 
 struct backward {
     uint32_t *k, *kt, *vt; /* a block of keys: [units of BK][dp], [units of D][BK] twice */
@@ -179,7 +191,7 @@ INLINE void load_queries(struct backward *b, const struct head *h, const struct 
 INLINE void visit_queries(struct backward *b, const struct head *h, const struct cpu_job *j,
                           int64_t q0, int64_t k0, const uint32_t dt)
 {
-    const int64_t nq = smaller(h->n - q0, BQ), dp = h->dp;
+    const int64_t nq = smaller(h->n - q0, queries(dt)), dp = h->dp;
     const int64_t seen = smaller((h->causal ? q0 + nq : h->n) - k0, BK);
     if (first_key_of(h, q0, nq) >= k0 + BK)
         return;
@@ -258,10 +270,11 @@ INLINE void visit_keys(struct backward *b, const struct cpu_job *j, int64_t s, i
     const int64_t n = smaller(first.n - k0, BK);
     load_keys(b, &first, token_of(j->in + 1, &first.k, k0, dt),
               token_of(j->in + 1, &first.v, k0, dt), n, dt);
+    const int64_t step = queries(dt);
     for (int64_t m = 0; m < sharers(j->a); m++) {
         const struct head h = head_of(j, s, h0 + m);
         struct backward share = share_of(b, &h, m);
-        for (int64_t q0 = h.causal ? k0 / BQ * BQ : 0; q0 < h.n; q0 += BQ)
+        for (int64_t q0 = h.causal ? k0 / step * step : 0; q0 < h.n; q0 += step)
             visit_queries(&share, &h, j, q0, k0, dt);
     }
     put_rows(j->out, &first.k, k0, &first, b->dk, n, first.scale, dt);

@@ -10,13 +10,14 @@
 #define TILE_PROTOTYPE(name) extern cpu_kernel TILE_KERNEL(name);
 CPU_TILE_KERNELS(TILE_PROTOTYPE)
 CPU_TILE_ONLY_KERNELS(TILE_PROTOTYPE)
+extern cpu_scratch TILE_KERNEL(attention_scratch), TILE_KERNEL(attention_dx_scratch);
 extern cpu_scratch TILE_KERNEL(product_scratch);
 
 const struct cpu_kernels CPU_JOIN(cpu_kernels, CPU_SET) = {
     .isa = TEXT(CPU_SET),
     .lanes = VL,
-    .attention_scratch = KERNEL(attention_scratch),
-    .attention_dx_scratch = KERNEL(attention_dx_scratch),
+    .attention_scratch = TILE_KERNEL(attention_scratch),
+    .attention_dx_scratch = TILE_KERNEL(attention_dx_scratch),
     .attention_cached_scratch = KERNEL(attention_cached_scratch),
     CPU_KERNELS(ENTRY) CPU_TILE_KERNELS(TILE_ENTRY)
 #ifdef CPU_TILE_ONLY
