@@ -27,8 +27,8 @@ static const struct sizes cut[] = {
  * (plugins/device/cpu/kern/product.c), with elements along k beyond its tiles and without. */
 static const struct sizes long_sums[] = {{.tokens = 1031, .cols = 1541, .inner = 40},
                                          {.tokens = 1063, .cols = 1056, .inner = 40}};
-static const struct sizes outputs_cut[] = {{.tokens = 1063, .cols = 1057, .inner = 750, .bias = 1},
-                                           {.tokens = 303, .cols = 97, .inner = 64, .bias = 1}};
+static const struct sizes outputs_cut[] = {{.tokens = 1063, .cols = 1057, .inner = 736, .bias = 1},
+                                           {.tokens = 303, .cols = 97, .inner = 750, .bias = 1}};
 
 TEST(test_products)
 {
@@ -57,6 +57,7 @@ static const struct sizes batches[] = {
     {.heads = 12, .tokens = 1, .cols = 64, .inner = 96},
     {.heads = 64, .tokens = 9, .cols = 3, .inner = 16},
     {.heads = 4, .tokens = 300, .cols = 260, .inner = 200},
+    {.heads = 3, .tokens = 300, .cols = 96, .inner = 64},
 };
 
 TEST(test_batches)

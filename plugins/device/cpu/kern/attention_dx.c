@@ -24,8 +24,8 @@ enum { BQ = 32 };
 #endif
 enum { BK = 256 }; /* keys per block */
 
-/* Queries per block: tiles load and store dK and dV for each block of queries, which more of them
- * make worth it; elsewhere fewer leave more of the first-level cache. */
+/* Queries per block. Tiles load and store dK and dV once a block, so that larger blocks pay;
+ * elsewhere smaller ones leave more of the first-level cache. */
 INLINE int64_t queries(const uint32_t dt)
 {
     return dt == WEFT_BF16 ? BQ : 32;

@@ -38,7 +38,8 @@ struct cpu_product {
 #define PRODUCT_PACKED (384 << 10) /* elements of the outer operand, 768 KiB of L2 */
 
 /* Elements along k that are packed at a time. Fewer leave more lanes to the outer operand, so that
- * the inner one is packed less often; where it is not packed they only add sums that wait. */
+ * the inner one is packed less often. That pays where A is transposed; elsewhere the inner one is
+ * mostly loaded as it is stored, and more sums would wait for nothing. */
 static inline int64_t cpu_product_depth(const struct cpu_product *p)
 {
     const int64_t most = p->a_transposed ? 512 : 1024;
@@ -55,7 +56,8 @@ static inline int64_t cpu_product_width(const struct cpu_product *p)
 /* Where part i of n rows or columns begins. */
 static inline int64_t cpu_product_cut(int64_t n, int64_t parts, int64_t i)
 {
-    return i == parts ? n : n * i / parts / PRODUCT_LANES * PRODUCT_LANES;
+    const int64_t panels = (n + PRODUCT_LANES - 1) / PRODUCT_LANES;
+    return i == parts ? n : panels * i / parts * PRODUCT_LANES;
 }
 
 /* The arguments of a prepared op; each op uses some of them. */

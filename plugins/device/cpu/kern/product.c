@@ -14,7 +14,7 @@
  * Lanes and elements that a panel has beyond its operand are zero. Subnormals count as zero, as in
  * vec_v4bf16.h.
  *
- * Cost: 2 m n k operations at 2.2 to 3.3 TFLOP/s of two cores that reach 5 with operands in L1
+ * Cost: 2 m n k operations at 1.9 to 3.3 TFLOP/s of two cores that reach 5 with operands in L1
  * (Xeon at 2.6 GHz); packing takes 5 to 10 % of it, a quarter where A is transposed. It loses where
  * C has few rows or columns, since packing them costs more than the product. */
 #include "impl.h"
@@ -243,11 +243,13 @@ static void visit_panel(struct work *w, struct source panel, int64_t i, int64_t 
 }
 
 /* Panel of the inner operand from lane i on. Tiles of A are loaded from its rows as they are stored
- * if rows and elements are whole; others are packed, in groups of panels before lane `end`. */
+ * if all 32 rows exist and k is a multiple of 32, but not of 2048: rows 4 KiB apart share their
+ * places in L1, and packing them gains 5 %. Others are packed, in groups of panels before lane
+ * `end`. */
 static struct source inner_panel(struct work *w, int64_t i, int64_t end, int64_t k, int64_t tiles)
 {
     const struct operand *o = &w->inner;
-    const bool stored = !o->of_b && o->by_k == 1 && o->k % ALONG == 0;
+    const bool stored = !o->of_b && o->by_k == 1 && o->k % ALONG == 0 && o->k % 2048 != 0;
     const int64_t stride = o->by_lane * 2, group = stored ? 0 : i / LANES % GROUP;
     if (stored && i + LANES <= o->lanes) {
         const uint16_t *at = o->first + i * o->by_lane + k;

@@ -1,13 +1,15 @@
 /* product_tiled.c: products of bf16 by the kernel of kern/product.c, where the set of kernels has
  * it.
  *
- * Each thread computes a part of C, or products of the batch. What differs is how much is packed:
- * the outer operand of a part once, the inner one once for each block of the outer one. */
+ * Each thread computes a part of C, or products of the batch. The divisions differ in the size of
+ * their largest part and in how much is packed: the outer operand of a part once, the inner one
+ * once for each block of the outer one, unless it is stored as tiles are loaded. */
 #include "ops.h"
 
-/* What packing an element costs, beside the others: pairs are interleaved, 16 by 16 pairs are
- * transposed, or both; rows of A as they are stored need none. Measured at 2048 tokens. */
-enum { INTERLEAVED = 4, TRANSPOSED = 8, BOTH = 12 };
+/* What an element of an operand costs: it is loaded as it is stored, copied, its pairs are
+ * interleaved, 16 by 16 pairs are transposed, or both; and how many products of two elements cost
+ * as much as 1. Measured at 2048 tokens. */
+enum { STORED = 1, COPIED = 12, INTERLEAVED = 16, TRANSPOSED = 32, BOTH = 48, MULTIPLIED = 12 };
 
 /* Products with fewer rows or columns are oneDNN's. With few tokens y packs its weights for little
  * work: at 256 oneDNN takes 42 ms of a step for y of GPT-2 124M, and this kernel 38; at 128 they
@@ -20,12 +22,21 @@ static double times_packed(const struct cpu_product *p, double outer)
     return outer > width ? outer / width : 1;
 }
 
-static double packing(const struct cpu_product *p, int64_t down, int64_t across, bool outer_a)
+/* Lanes of the largest of `parts`. */
+static double largest(int64_t lanes, int64_t parts)
 {
-    const double m = (double)p->m / (double)down, n = (double)p->n / (double)across;
-    const double a = m * (p->a_transposed ? BOTH : 0);
+    const int64_t panels = (lanes + PRODUCT_LANES - 1) / PRODUCT_LANES;
+    return (double)((panels + parts - 1) / parts * PRODUCT_LANES);
+}
+
+/* What the largest part costs, for each element along k. */
+static double part_cost(const struct cpu_product *p, int64_t down, int64_t across, bool outer_a)
+{
+    const double m = largest(p->m, down), n = largest(p->n, across);
+    const bool packed = outer_a || p->k % PRODUCT_ALONG != 0;
+    const double a = m * (p->a_transposed ? BOTH : packed ? COPIED : STORED);
     const double b = n * (p->b_transposed ? TRANSPOSED : INTERLEAVED);
-    return outer_a ? a + b * times_packed(p, m) : b + a * times_packed(p, n);
+    return m * n / MULTIPLIED + (outer_a ? a + b * times_packed(p, m) : b + a * times_packed(p, n));
 }
 
 /* Choose the division of C among `parts` threads, and the outer operand. */
@@ -35,7 +46,7 @@ static void divide(struct cpu_product *p, int64_t parts)
     for (int64_t k = 0; k < 2 * parts; k++) {
         const int64_t down = k / 2 + 1;
         const bool outer_a = k % 2;
-        const double cost = parts % down == 0 ? packing(p, down, parts / down, outer_a) : 0;
+        const double cost = parts % down == 0 ? part_cost(p, down, parts / down, outer_a) : 0;
         if (cost > 0 && (least == 0 || cost < least)) {
             least = cost;
             p->down = down;

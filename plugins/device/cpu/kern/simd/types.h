@@ -86,7 +86,7 @@ INLINE void v_put_n(void *p, int64_t i, int64_t n, uint32_t dt, vf x)
         v_put_tail(p, i, n, dt, x);
 }
 
-/* v_get_n and v_put_n in a loop over an array from its begin to its end: they ask for what lies
+/* v_get_n and v_put_n in a loop over a whole array, in order: they ask for what lies
  * some lines further, since the processor's own prefetching stops at each page. */
 enum { FURTHER = 2048 }; /* bytes; this is measured */
 
