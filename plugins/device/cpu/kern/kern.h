@@ -53,11 +53,22 @@ static inline int64_t cpu_product_width(const struct cpu_product *p)
     return PRODUCT_PACKED / (tiles * PRODUCT_ALONG) / PRODUCT_LANES * PRODUCT_LANES;
 }
 
+/* Whether A is the inner operand and its rows are loaded as they are stored: whole tiles, and not
+ * a multiple of 4 KiB apart, where they share their places in L1 and packing them gains 5 %. */
+static inline bool cpu_product_stored(const struct cpu_product *p)
+{
+    return !p->outer_a && !p->a_transposed && p->k % PRODUCT_ALONG == 0 && p->k % 2048 != 0;
+}
+
+static inline int64_t cpu_product_panels(int64_t lanes)
+{
+    return (lanes + PRODUCT_LANES - 1) / PRODUCT_LANES;
+}
+
 /* Where part i of n rows or columns begins. */
 static inline int64_t cpu_product_cut(int64_t n, int64_t parts, int64_t i)
 {
-    const int64_t panels = (n + PRODUCT_LANES - 1) / PRODUCT_LANES;
-    return i == parts ? n : panels * i / parts * PRODUCT_LANES;
+    return i == parts ? n : cpu_product_panels(n) * i / parts * PRODUCT_LANES;
 }
 
 /* The arguments of a prepared op; each op uses some of them. */

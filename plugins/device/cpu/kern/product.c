@@ -184,12 +184,12 @@ INLINE void multiply(const struct work *w, struct source a, struct source b, int
         _tile_zero(3);
     }
     for (int64_t t = 0; t < tiles; t++, a.at += a.along, b.at += 2 * TILE_UNITS * 4) {
-        _tile_loadd(6, b.at, TILE * 4);
+        TILE_LOAD(6, b.at, TILE);
         _tile_loadd(4, a.at, a.stride);
         _tile_dpbf16ps(0, 4, 6);
         _tile_loadd(5, a.at + a.other, a.stride);
         _tile_dpbf16ps(2, 5, 6);
-        _tile_loadd(7, b.at + TILE_UNITS * 4, TILE * 4);
+        TILE_LOAD(7, b.at + TILE_UNITS * 4, TILE);
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(3, 5, 7);
         put_rows(w, t * rows, (t + 1) * rows);
@@ -242,14 +242,12 @@ static void visit_panel(struct work *w, struct source panel, int64_t i, int64_t 
     }
 }
 
-/* Panel of the inner operand from lane i on. Tiles of A are loaded from its rows as they are stored
- * if all 32 rows exist and k is a multiple of 32, but not of 2048: rows 4 KiB apart share their
- * places in L1, and packing them gains 5 %. Others are packed, in groups of panels before lane
- * `end`. */
+/* Panel of the inner operand from lane i on: 32 rows of A as they are stored, or packed, in groups
+ * of panels before lane `end`. */
 static struct source inner_panel(struct work *w, int64_t i, int64_t end, int64_t k, int64_t tiles)
 {
     const struct operand *o = &w->inner;
-    const bool stored = !o->of_b && o->by_k == 1 && o->k % ALONG == 0 && o->k % 2048 != 0;
+    const bool stored = cpu_product_stored(w->j->a->product);
     const int64_t stride = o->by_lane * 2, group = stored ? 0 : i / LANES % GROUP;
     if (stored && i + LANES <= o->lanes) {
         const uint16_t *at = o->first + i * o->by_lane + k;

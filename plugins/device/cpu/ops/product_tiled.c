@@ -25,33 +25,32 @@ static double times_packed(const struct cpu_product *p, double outer)
 /* Lanes of the largest of `parts`. */
 static double largest(int64_t lanes, int64_t parts)
 {
-    const int64_t panels = (lanes + PRODUCT_LANES - 1) / PRODUCT_LANES;
-    return (double)((panels + parts - 1) / parts * PRODUCT_LANES);
+    return (double)((cpu_product_panels(lanes) + parts - 1) / parts * PRODUCT_LANES);
 }
 
 /* What the largest part costs, for each element along k. */
-static double part_cost(const struct cpu_product *p, int64_t down, int64_t across, bool outer_a)
+static double part_cost(const struct cpu_product *p)
 {
-    const double m = largest(p->m, down), n = largest(p->n, across);
-    const bool packed = outer_a || p->k % PRODUCT_ALONG != 0;
-    const double a = m * (p->a_transposed ? BOTH : packed ? COPIED : STORED);
+    const double m = largest(p->m, p->down), n = largest(p->n, p->across);
+    const double a = m * (p->a_transposed ? BOTH : cpu_product_stored(p) ? STORED : COPIED);
     const double b = n * (p->b_transposed ? TRANSPOSED : INTERLEAVED);
-    return m * n / MULTIPLIED + (outer_a ? a + b * times_packed(p, m) : b + a * times_packed(p, n));
+    return m * n / MULTIPLIED +
+           (p->outer_a ? a + b * times_packed(p, m) : b + a * times_packed(p, n));
 }
 
 /* Choose the division of C among `parts` threads, and the outer operand. */
 static void divide(struct cpu_product *p, int64_t parts)
 {
     double least = 0;
+    struct cpu_product try = *p;
     for (int64_t k = 0; k < 2 * parts; k++) {
-        const int64_t down = k / 2 + 1;
-        const bool outer_a = k % 2;
-        const double cost = parts % down == 0 ? part_cost(p, down, parts / down, outer_a) : 0;
+        try.down = k / 2 + 1;
+        try.across = parts / try.down;
+        try.outer_a = k % 2;
+        const double cost = parts % try.down == 0 ? part_cost(&try) : 0;
         if (cost > 0 && (least == 0 || cost < least)) {
             least = cost;
-            p->down = down;
-            p->across = parts / down;
-            p->outer_a = outer_a;
+            *p = try;
         }
     }
 }
@@ -65,8 +64,7 @@ bool product_is_tiled(const weft_prepared *p, int64_t m, int64_t n)
 weft_status product_tiled_ready(weft_prepared *p, struct cpu_product *product, int64_t batch)
 {
     const int64_t threads = p->d->threads;
-    const int64_t blocks = (product->m + PRODUCT_LANES - 1) / PRODUCT_LANES *
-                           ((product->n + PRODUCT_LANES - 1) / PRODUCT_LANES);
+    const int64_t blocks = cpu_product_panels(product->m) * cpu_product_panels(product->n);
     const int64_t parts = blocks < threads ? blocks : threads;
     divide(product, batch % threads == 0 ? 1 : parts);
     p->a.product = product;
